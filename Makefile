@@ -1,0 +1,57 @@
+# Tacit. `make demo` and `make test` do all the set-up they need.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Two test processes, one thread each: BLAS threads on small matrices only get in each other's way.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo setup test test-all lint bench results lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.core  ## discover a hidden constraint, end to end, and write a report
+	$(BIN)/tacit demo
+
+setup: $(VENV)/.dev  ## make .venv with everything that the tests need
+
+test: $(VENV)/.dev lint  ## lint, type check and the whole test suite (minutes)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/.dev lint  ## also the long tests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev  ## speed and scale, printed as ratios
+	$(BIN)/python -m benchmarks
+
+lock:  ## resolve the dependencies anew (needs uv)
+	uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --python-version 3.11 -q --upgrade -o requirements/core.lock
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --python-version 3.11 -q --upgrade -o requirements/dev.lock
+
+clean:  ## remove the environment and caches (runs are kept)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Tacit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The package itself is installed last and editable, so that a `git pull` needs no new set-up unless the lock changed.
+$(VENV)/.core: requirements/core.lock pyproject.toml | $(BIN)/python
+	$(PIP) install -q --require-hashes -r requirements/core.lock
+	$(PIP) install -q --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.core | $(BIN)/python
+	$(PIP) install -q --require-hashes -r requirements/dev.lock
+	@touch $@
