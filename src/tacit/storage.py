@@ -1,0 +1,256 @@
+"""Files on disk: atomic, readable without running code, and loud when damaged.
+
+Every file appears whole or not at all: it is written beside its destination, flushed to disk and renamed. The one
+exception is the JSON-lines log, which grows line by line; there a torn last line is what a killed process leaves behind
+and is ignored.
+
+JSON has no spelling for non-finite numbers. They are written as the strings "NaN", "Infinity" and "-Infinity", so that
+the files stay valid for every reader, and are turned back into floats by the readers of this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tacit.errors import UserError
+
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+TMP_SUFFIX = ".tmp"
+
+
+@contextmanager
+def atomic_open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open `path` for binary writing: it appears, complete, when the block ends, or stays as it was if the block raises.
+
+    Missing parent folders are made.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tmp = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TMP_SUFFIX}")
+    try:
+        with open(tmp, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(tmp, path)
+    except BaseException:
+        tmp.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut; not every platform can open a folder, and then there is nothing to do."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Replace `path` by `data`, whole or not at all."""
+    with atomic_open(path) as file:
+        file.write(data)
+
+
+def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace `path` by `text` in UTF-8, whole or not at all."""
+    atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def to_json(obj: object, *, indent: int | None = None, sort_keys: bool = False) -> str:
+    """Strict JSON text of `obj`, which may contain NumPy scalars and arrays, paths, tuples and non-finite floats."""
+    return json.dumps(_plain(obj), indent=indent, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False)
+
+
+def from_json(text: str | bytes) -> Any:
+    """The inverse of `to_json`; raises ValueError when `text` is not JSON."""
+    return _restore(json.loads(text))
+
+
+def _plain(obj: object) -> object:
+    if isinstance(obj, np.generic | np.ndarray):
+        obj = obj.tolist()
+    if isinstance(obj, float) and not math.isfinite(obj):
+        return "NaN" if math.isnan(obj) else ("Infinity" if obj > 0 else "-Infinity")
+    if isinstance(obj, Mapping):
+        return {str(key): _plain(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [_plain(value) for value in obj]
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    return obj
+
+
+def _restore(obj: Any) -> Any:
+    if isinstance(obj, str):
+        return _NON_FINITE.get(obj, obj)
+    if isinstance(obj, dict):
+        return {key: _restore(value) for key, value in obj.items()}
+    if isinstance(obj, list):
+        return [_restore(value) for value in obj]
+    return obj
+
+
+def write_json(path: str | os.PathLike[str], obj: object) -> None:
+    """Write `obj` as indented JSON, atomically. See the module's docstring for non-finite numbers."""
+    atomic_write_text(path, to_json(obj, indent=2) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file; UserError naming the file when it is missing, unreadable or damaged."""
+    data = read_bytes(path)
+    try:
+        return from_json(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid JSON (truncated or damaged?): {error}") from None
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file; UserError naming it when it is missing or unreadable."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Arrays
+
+
+def save_arrays(
+    path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write named arrays and JSON metadata as one safetensors file, atomically; equal input gives equal bytes.
+
+    The header's only metadata key is "tacit": JSON of {"metadata": ..., "sha256": hash of the arrays}. One key, because
+    safetensors does not promise an order of several.
+    """
+    from safetensors.numpy import save
+
+    tidy: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        array = np.asarray(array, order="C")
+        if array.dtype.kind not in "bifu":
+            raise TypeError(f"array {name!r} has dtype {array.dtype}; only bool, integer and float arrays are stored")
+        tidy[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    header = {"metadata": dict(metadata or {}), "sha256": sha256_of_arrays(tidy)}
+    atomic_write_bytes(path, save(tidy, {"tacit": to_json(header, sort_keys=True)}))
+
+
+def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `save_arrays` wrote: (arrays, metadata). UserError when the file is missing, truncated or altered.
+
+    A safetensors file from elsewhere loads too, with empty metadata and no check of the content.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    data = read_bytes(path)
+    try:
+        arrays = {name: np.array(array) for name, array in load(data).items()}
+        (length,) = struct.unpack("<Q", data[:8])
+        stored = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get("tacit")
+        header = {"metadata": {}} if stored is None else from_json(stored)
+        metadata, digest = header["metadata"], header.get("sha256")
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise UserError(f"{path} is not a readable safetensors file (truncated or damaged?): {error}") from None
+    if digest is not None and digest != sha256_of_arrays(arrays):
+        raise UserError(f"{path} is damaged: its arrays do not match the hash in its header")
+    return arrays, metadata
+
+
+def sha256_of_bytes(data: bytes) -> str:
+    """Hexadecimal SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: str | os.PathLike[str]) -> str:
+    """Hexadecimal SHA-256 of a file's bytes."""
+    return sha256_of_bytes(read_bytes(path))
+
+
+def sha256_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, dtypes, shapes and values, whatever the order of the mapping or the memory layout."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], order="C")
+        # Little-endian everywhere, so that the hash does not depend on the machine.
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        digest.update(json.dumps([name, array.dtype.str, list(array.shape)]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# JSON lines
+
+
+def append_jsonl(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Add one line. What a killed writer left of an unfinished line is cut off first, so lines never run together."""
+    line = (to_json(record) + "\n").encode("utf-8")
+    with open(path, "a+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size and _byte_at(file, size - 1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line)
+
+
+def _byte_at(file: BinaryIO, offset: int) -> bytes:
+    file.seek(offset)
+    return file.read(1)
+
+
+def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The records of a JSON-lines file, [] when there is none; a torn last line is ignored, a damaged one an error."""
+    records = []
+    for number, line in enumerate(_complete_lines(path), start=1):
+        try:
+            record = from_json(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise UserError(f"{path} is damaged: line {number} is not a JSON object")
+        records.append(record)
+    return records
+
+
+def count_jsonl(path: str | os.PathLike[str]) -> int:
+    """Number of complete lines, 0 when there is no file."""
+    return len(_complete_lines(path))
+
+
+def truncate_jsonl(path: str | os.PathLike[str], lines: int) -> None:
+    """Keep the first `lines` complete lines, atomically; UserError when there are fewer."""
+    complete = _complete_lines(path)
+    if len(complete) < lines:
+        raise UserError(f"{path} is damaged: it has {len(complete)} lines where at least {lines} were written")
+    kept = b"".join(line + b"\n" for line in complete[:lines])
+    if Path(path).exists() and Path(path).read_bytes() != kept:
+        atomic_write_bytes(path, kept)
+
+
+def _complete_lines(path: str | os.PathLike[str]) -> list[bytes]:
+    if not Path(path).exists():
+        return []
+    return read_bytes(path).split(b"\n")[:-1]
