@@ -31,7 +31,7 @@ TMP_SUFFIX = ".tmp"
 
 @contextmanager
 def atomic_open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open `path` for binary writing: it appears, complete, when the block ends, or stays as it was if the block raises.
+    """Open `path` for binary writing: it appears, complete, when the block ends, and is left alone if the block raises.
 
     Missing parent folders are made.
     """
@@ -238,6 +238,13 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def count_jsonl(path: str | os.PathLike[str]) -> int:
     """Number of complete lines, 0 when there is no file."""
     return len(_complete_lines(path))
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Have the operating system put a file, if there is one, on the disk now."""
+    if Path(path).exists():
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
 
 
 def truncate_jsonl(path: str | os.PathLike[str], lines: int) -> None:

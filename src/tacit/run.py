@@ -1,0 +1,393 @@
+"""The run folder: the only interface between training and everything downstream (evaluation, plots, reports, sweeps).
+
+    runs/mce-exact-gridworld-s0-3fa1b2c4/
+      config.json       algorithm, environment, seed and every setting, resolved; the folder's name is made from it
+      provenance.json   versions, commit, processor, threads, command line, times (UTC)
+      metrics.jsonl     one line an outer iteration       eval.jsonl   one line an evaluation
+      checkpoints/      step-00000010.safetensors, the newest two
+      model/            policy.safetensors, cost.safetensors; policy.json, cost.json are their cards for human readers
+      summary.json      what the terminal's table shows
+      DONE              written last; a folder without it can be resumed
+
+The same settings give the same name, so that the same command resumes an unfinished run and skips a finished one. A
+process killed at any moment leaves a folder that opens: every file is written whole (see storage.py), and on resuming
+the logs are cut back to where the newest intact checkpoint left them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tacit import storage
+from tacit.errors import UserError
+
+SCHEMA = 1
+_KEPT_CHECKPOINTS = 2
+_LOGS = ("metrics.jsonl", "eval.jsonl")
+# What can change a result.
+_VERSIONED = ("tacit", "numpy", "scipy", "gymnasium", "safetensors", "jax", "jaxlib", "optax", "equinox", "mujoco")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+
+
+class Run:
+    """One run folder. Make it with `Run.start` or `Run.open`; use it as a context manager while writing into it."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path = path
+        self.config = config
+        self._lock: BinaryIO | None = None
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def start(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        algo: str,
+        env: str,
+        env_kwargs: Mapping[str, Any],
+        seed: int,
+        config: Mapping[str, Any],
+        demos: Mapping[str, Any] | None = None,
+        command: str | None = None,
+    ) -> Run:
+        """The folder for these settings under `root`: a new one, or the existing one when it was started before.
+
+        `demos` is {"path": ..., "sha256": ...}; the path is for the reader, the hash decides about the folder's name.
+        """
+        settings = {
+            "schema": SCHEMA,
+            "algo": algo,
+            "env": env,
+            "env_kwargs": dict(env_kwargs),
+            "seed": int(seed),
+            "config": dict(config),
+            "demos": None if demos is None else dict(demos),
+        }
+        path = Path(root) / run_name(settings)
+        if (path / "config.json").exists():
+            run = cls.open(path)
+            if _identity(run.config) != _identity(settings):
+                raise UserError(
+                    f"{path}/config.json was changed after the run had started; move that folder away and start again"
+                )
+            return run
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {path}: {error.strerror}") from None
+        storage.write_json(path / "provenance.json", provenance(command))
+        # The configuration comes last: a folder that has one is complete enough to open.
+        storage.write_json(path / "config.json", settings)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Run:
+        """An existing run folder; UserError that says which file is wrong and what to do about it."""
+        path = Path(path)
+        if not path.is_dir():
+            raise UserError(f"there is no run folder {path}" + (" (it is a file)" if path.exists() else ""))
+        file = path / "config.json"
+        if not file.exists():
+            nested = sorted(child.parent.name for child in path.glob("*/config.json"))
+            hint = f"; it contains the runs {', '.join(nested[:5])}: name one of them" if nested else ""
+            raise UserError(f"{path} is not a run folder: it has no config.json{hint}")
+        config = storage.read_json(file)
+        if not isinstance(config, dict) or not isinstance(config.get("schema"), int):
+            raise UserError(f"{file} is not the configuration of a run: it has no schema number")
+        if config["schema"] != SCHEMA:
+            raise UserError(
+                f"{file} has schema {config['schema']} but this Tacit reads schema {SCHEMA}: "
+                "use the version of Tacit that provenance.json names"
+            )
+        required: dict[str, type] = {"algo": str, "env": str, "env_kwargs": dict, "seed": int, "config": dict}
+        wrong = [key for key, kind in required.items() if not isinstance(config.get(key), kind)]
+        if wrong:
+            raise UserError(f"{file} is damaged: {', '.join(wrong)} missing or of the wrong type; start the run again")
+        return cls(path, config)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "DONE").exists()
+
+    # -- exclusive use ------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Run:
+        self._lock = _acquire(self.path / ".lock")
+        for leftover in self.path.rglob(f".*{storage.TMP_SUFFIX}"):
+            leftover.unlink(missing_ok=True)
+        if not self.done:
+            self._go_back_to_checkpoint()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            _release(self.path / ".lock", self._lock)
+            self._lock = None
+
+    def _go_back_to_checkpoint(self) -> None:
+        """Drop what came after the newest intact checkpoint: that work will be done, and logged, again."""
+        newest = self._newest_checkpoint()
+        for file in self._checkpoint_files():
+            if newest is None or _step_of(file) > newest[0]:
+                file.unlink()
+        for log in _LOGS:
+            storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
+        if newest is not None:
+            before = self.read("provenance.json")
+            again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
+            history = [*before.get("resumed", []), {"step": newest[0], **again}]
+            self.write("provenance.json", {**before, "resumed": history})
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Add one outer iteration's numbers to metrics.jsonl."""
+        storage.append_jsonl(self.path / "metrics.jsonl", metrics)
+
+    def log_eval(self, record: Mapping[str, Any]) -> None:
+        """Add one evaluation's numbers to eval.jsonl."""
+        storage.append_jsonl(self.path / "eval.jsonl", record)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return storage.read_jsonl(self.path / "metrics.jsonl")
+
+    def evals(self) -> list[dict[str, Any]]:
+        return storage.read_jsonl(self.path / "eval.jsonl")
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self, step: int, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Everything that is needed to go on from `step`; older checkpoints than the last two are removed."""
+        lines = {}
+        for log in _LOGS:
+            storage.sync(self.path / log)
+            lines[log] = storage.count_jsonl(self.path / log)
+        header = {"step": int(step), "lines": lines, "metadata": dict(metadata or {})}
+        storage.save_arrays(self._checkpoint_file(step), arrays, header)
+        for old in self._checkpoint_files()[_KEPT_CHECKPOINTS:]:
+            old.unlink(missing_ok=True)
+
+    def latest_checkpoint(self) -> tuple[int, dict[str, np.ndarray], dict[str, Any]] | None:
+        """(step, arrays, metadata) of the newest intact checkpoint; a damaged one is passed over with a warning."""
+        newest = self._newest_checkpoint()
+        return newest and (newest[0], newest[1], newest[2]["metadata"])
+
+    def _newest_checkpoint(self) -> tuple[int, dict[str, np.ndarray], dict[str, Any]] | None:
+        for file in self._checkpoint_files():
+            try:
+                arrays, header = storage.load_arrays(file)
+                if not {"step", "lines", "metadata"} <= header.keys():
+                    raise UserError(f"{file} is not a checkpoint of a run")
+            except UserError as error:
+                warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
+                continue
+            return header["step"], arrays, header
+        return None
+
+    def _checkpoint_file(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"step-{step:08d}.safetensors"
+
+    def _checkpoint_files(self) -> list[Path]:
+        """Newest first."""
+        files = (self.path / "checkpoints").glob("step-*.safetensors")
+        return sorted((file for file in files if _step_of(file) >= 0), key=_step_of, reverse=True)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def save_model(self, name: str, arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> None:
+        """model/NAME.safetensors with the card inside, so that the file alone suffices, and NAME.json to read it by."""
+        storage.save_arrays(self.path / "model" / f"{name}.safetensors", arrays, card)
+        storage.write_json(self.path / "model" / f"{name}.json", card)
+
+    def load_model(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """(arrays, card); UserError when the run has not got that far or the file is damaged."""
+        file = self.path / "model" / f"{name}.safetensors"
+        if not file.exists():
+            hint = "the run folder is incomplete" if self.done else f"finish it first with `tacit resume {self.path}`"
+            raise UserError(f"{self.path} has no {name} ({file.relative_to(self.path)} is missing): {hint}")
+        return storage.load_arrays(file)
+
+    def write(self, name: str, obj: object) -> None:
+        """A further JSON file of the folder, such as certificate.json."""
+        storage.write_json(self.path / name, obj)
+
+    def read(self, name: str) -> Any:
+        """The content of a JSON file of the folder."""
+        return storage.read_json(self.path / name)
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write summary.json, the finishing time and, last of all, DONE."""
+        storage.write_json(self.path / "summary.json", summary)
+        finished = _now()
+        record = self.read("provenance.json") if (self.path / "provenance.json").exists() else {}
+        storage.write_json(self.path / "provenance.json", {**record, "finished": finished})
+        storage.atomic_write_text(self.path / "DONE", finished + "\n")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names
+
+
+def run_name(settings: Mapping[str, Any]) -> str:
+    """`ALGO-ENVIRONMENT-sSEED-HASH`: readable, and different whenever a setting differs."""
+    env = settings["env"].rsplit("/", 1)[-1]
+    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"-v\d+$", "", env).lower()).strip("-")
+    digest = storage.sha256_of_bytes(storage.to_json(_identity(settings), sort_keys=True).encode())
+    return f"{settings['algo']}-{slug}-s{settings['seed']}-{digest[:8]}"
+
+
+def _identity(settings: Mapping[str, Any]) -> Any:
+    """What makes two runs the same run, in the form in which it is read back from disk."""
+    demos = settings["demos"]
+    identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
+    return storage.from_json(storage.to_json(identity))
+
+
+def _step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name, -1 when it has none."""
+    digits = checkpoint.stem.removeprefix("step-")
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Provenance
+
+
+def provenance(command: str | None = None) -> dict[str, Any]:
+    """Where numbers come from: versions, commit, processor, threads, command line and the time."""
+    return {
+        "versions": {"python": platform.python_version(), **versions(_VERSIONED)},
+        "commit": _commit(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cpu_count": os.cpu_count(),
+        "threads": {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ},
+        "command": command if command is not None else shlex.join(sys.argv),
+        "started": _now(),
+        "finished": None,
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Installed versions, without importing anything."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of the source tree that this package runs from, `-dirty` when changed; None when it is installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The lock: the operating system frees it when its owner dies, however it dies, so there are no stale locks to judge.
+# What the file says (process, host, time) is only for the message to whoever comes second.
+
+
+def _acquire(path: Path) -> BinaryIO:
+    while True:
+        try:
+            file = open(path, "a+b")  # noqa: SIM115  (held until _release)
+        except OSError as error:
+            raise UserError(f"cannot write into the run folder {path.parent}: {error.strerror}") from None
+        try:
+            _lock_file(file)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().decode(errors="replace").strip() or "another process"
+            file.close()
+            raise UserError(f"{path.parent} is in use by {owner}; wait for it to end or stop it first") from None
+        except OSError as error:
+            warnings.warn(
+                f"this file system has no locks ({error.strerror}); start only one process a run", stacklevel=3
+            )
+        # The former owner removes the file as it leaves: make sure that the one locked is the one that others will see.
+        try:
+            current = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            current = False
+        if current:
+            break
+        file.close()
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()} since {_now()}".encode())
+    file.flush()
+    return file
+
+
+def _release(path: Path, file: BinaryIO) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except PermissionError:
+        pass  # Windows does not remove open files; an unlocked leftover does no harm.
+    finally:
+        file.close()
+
+
+def _lock_file(file: BinaryIO) -> None:
+    """Exclusive, not waiting: BlockingIOError when another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        # Far beyond the end, because Windows forbids others to read what is locked.
+        file.seek(1 << 30)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError from error
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
