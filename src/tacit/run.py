@@ -159,7 +159,7 @@ class Run:
         for log in _LOGS:
             storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
         if newest is not None:
-            before = self.read("provenance.json")
+            before = self._provenance()
             again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
             history = [*before.get("resumed", []), {"step": newest[0], **again}]
             self.write("provenance.json", {**before, "resumed": history})
@@ -247,9 +247,16 @@ class Run:
         """Write summary.json, the finishing time and, last of all, DONE."""
         storage.write_json(self.path / "summary.json", summary)
         finished = _now()
-        record = self.read("provenance.json") if (self.path / "provenance.json").exists() else {}
-        storage.write_json(self.path / "provenance.json", {**record, "finished": finished})
+        storage.write_json(self.path / "provenance.json", {**self._provenance(), "finished": finished})
         storage.atomic_write_text(self.path / "DONE", finished + "\n")
+
+    def _provenance(self) -> dict[str, Any]:
+        """What was recorded at the start; losing it is a pity, not a reason to lose the run."""
+        try:
+            return dict(self.read("provenance.json"))
+        except (UserError, TypeError, ValueError) as error:
+            warnings.warn(f"the provenance of {self.path} is lost: {error}", stacklevel=3)
+            return {}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -142,8 +142,8 @@ def save_arrays(
 ) -> None:
     """Write named arrays and JSON metadata as one safetensors file, atomically; equal input gives equal bytes.
 
-    The header's only metadata key is "tacit": JSON of {"metadata": ..., "sha256": hash of the arrays}. One key, because
-    safetensors does not promise an order of several.
+    The header's only metadata key is "tacit": JSON of {"metadata": ..., "sha256": hash of arrays and metadata}. There is
+    one key because safetensors does not promise an order of several.
     """
     from safetensors.numpy import save
 
@@ -153,7 +153,8 @@ def save_arrays(
         if array.dtype.kind not in "bifu":
             raise TypeError(f"array {name!r} has dtype {array.dtype}; only bool, integer and float arrays are stored")
         tidy[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-    header = {"metadata": dict(metadata or {}), "sha256": sha256_of_arrays(tidy)}
+    metadata = dict(metadata or {})
+    header = {"metadata": metadata, "sha256": _content_hash(tidy, metadata)}
     atomic_write_bytes(path, save(tidy, {"tacit": to_json(header, sort_keys=True)}))
 
 
@@ -170,13 +171,17 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
         arrays = {name: np.array(array) for name, array in load(data).items()}
         (length,) = struct.unpack("<Q", data[:8])
         stored = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get("tacit")
-        header = {"metadata": {}} if stored is None else from_json(stored)
-        metadata, digest = header["metadata"], header.get("sha256")
+        header = {"metadata": {}, "sha256": None} if stored is None else from_json(stored)
+        metadata, digest = header["metadata"], header["sha256"]
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise UserError(f"{path} is not a readable safetensors file (truncated or damaged?): {error}") from None
-    if digest is not None and digest != sha256_of_arrays(arrays):
-        raise UserError(f"{path} is damaged: its arrays do not match the hash in its header")
+    if digest is not None and digest != _content_hash(arrays, metadata):
+        raise UserError(f"{path} is damaged: its content does not match the hash in its header")
     return arrays, metadata
+
+
+def _content_hash(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
+    return sha256_of_bytes((sha256_of_arrays(arrays) + to_json(metadata, sort_keys=True)).encode())
 
 
 def sha256_of_bytes(data: bytes) -> str:
