@@ -142,7 +142,7 @@ def save_arrays(
 ) -> None:
     """Write named arrays and JSON metadata as one safetensors file, atomically; equal input gives equal bytes.
 
-    The header has one metadata key, "tacit": JSON of {"metadata": ..., "sha256": hash of arrays and metadata}; only one,
+    The header has one metadata key, "tacit": JSON of {"metadata": ..., "sha256": hash of arrays and metadata}, one key
     because safetensors does not promise an order of several.
     """
     from safetensors.numpy import save
