@@ -1,0 +1,241 @@
+"""The gridworld as Gymnasium environments, single and batched.
+
+Every step the agent picks one of 4 (or 8) moves. A move off the grid or into a wall stays put. With probability `slip`
+the move is ignored and a uniformly random neighbouring cell (in the move set, in the grid, not a wall) is entered. The
+reward is -1 a step and +1 for the step that reaches the goal, which ends the episode; after `horizon` steps it is cut
+off. The true cost, info["cost"], is 1 for every step that ends in a constrained cell; no learner reads it.
+
+    env = gymnasium.make("tacit/Gridworld-v0", layout="paper", slip=0.1)
+    mdp = make_spec("paper", slip=0.1).model()         # the same world as arrays, for the exact method
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from tacit.envs import EnvInfo
+from tacit.envs.gridworld_spec import GridworldSpec, make_spec
+from tacit.errors import UserError
+
+__all__ = ["ENVIRONMENTS", "ENV_ID", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]
+
+ENV_ID = "tacit/Gridworld-v0"
+ENVIRONMENTS = (
+    EnvInfo(
+        id=ENV_ID,
+        constraint="stay out of the cells marked X on the map",
+        horizon=200,
+        observation="Box(2): row, column (or Discrete: the cell's index)",
+        action="Discrete(4): moves (8 with the diagonals)",
+        entry_point="tacit.envs.gridworld:GridworldEnv",
+        vector_entry_point="tacit.envs.gridworld:GridworldVectorEnv",
+    ),
+)
+
+
+def _observation_space(grid: GridworldSpec, observation: str) -> tuple[gym.Space[Any], tuple[str, ...]]:
+    """(space, feature names) of one observation."""
+    if observation == "position":
+        high = np.array(grid.shape, dtype=np.float32) - 1
+        return gym.spaces.Box(np.zeros(2, dtype=np.float32), high, dtype=np.float32), ("row", "column")
+    if observation == "index":
+        return gym.spaces.Discrete(grid.n_states), ("state",)
+    raise UserError(f"observation must be 'position' or 'index', not {observation!r}")
+
+
+def _check_render_mode(render_mode: str | None, modes: list[str]) -> None:
+    if render_mode is not None and render_mode not in modes:
+        raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
+
+
+class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """`num_envs` independent gridworlds stepped as arrays.
+
+    A copy that ends starts again within the same step (Gymnasium's SAME_STEP): its rows of the observations and of
+    info["cost"] belong to the new episode, and info["final_obs"] (n, ...) and info["final_info"]["cost"] (n,) hold
+    what the last step gave, where info["_final_obs"] is True. One seed drives the whole batch.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's declaration)
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 5,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        layout: str | os.PathLike[str] | GridworldSpec = "paper",
+        *,
+        slip: float | None = None,
+        moves: int | None = None,
+        reward: str | None = None,
+        horizon: int | None = None,
+        discount: float | None = None,
+        slip_rule: str | None = None,
+        observation: str = "position",
+        render_mode: str | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, not {num_envs}")
+        _check_render_mode(render_mode, self.metadata["render_modes"])
+        self.grid = make_spec(
+            layout,
+            slip=slip,
+            moves=moves,
+            reward=reward,
+            horizon=horizon,
+            discount=discount,
+            slip_rule=slip_rule,
+        )
+        self.num_envs = num_envs
+        self.horizon = self.grid.horizon
+        self.render_mode = render_mode
+        self.single_observation_space, self.feature_names = _observation_space(self.grid, observation)
+        self.single_action_space = gym.spaces.Discrete(self.grid.n_actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._as_observations = (
+            self.grid.cells.astype(np.float32) if observation == "position" else np.arange(self.grid.n_states)
+        )
+        self._states: np.ndarray | None = None
+        self._steps = np.zeros(num_envs, dtype=np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Put every copy on the start; options={"reset_mask": (n,) booleans} puts only some there."""
+        super().reset(seed=seed)
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            mask = np.ones(self.num_envs, dtype=bool)
+        elif self._states is None:
+            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
+        mask = np.asarray(mask)
+        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        before = self.grid.start if self._states is None else self._states
+        self._states = np.where(mask, self.grid.start, before)
+        self._steps = np.where(mask, 0, self._steps)
+        return self._as_observations[self._states], {"cost": np.zeros(self.num_envs), "_cost": mask}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Move every copy; see the class about copies that end."""
+        if self._states is None:
+            raise gym.error.ResetNeeded("call reset() before step()")
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise UserError(f"actions must be {self.num_envs} integers, not {actions.dtype} of shape {actions.shape}")
+        if actions.min() < 0 or actions.max() >= self.grid.n_actions:
+            raise UserError(
+                f"actions must be in 0 ... {self.grid.n_actions - 1}, not {actions.min()} ... {actions.max()}"
+            )
+        entered = self.grid.sample_next(self._states, actions, self.np_random)
+        self._steps += 1
+        rewards, costs = self.grid.entry_rewards[entered], self.grid.entry_costs[entered]
+        terminated = entered == self.grid.goal
+        truncated = ~terminated & (self._steps >= self.horizon)
+        ended = terminated | truncated
+        info: dict[str, Any] = {"cost": np.where(ended, 0.0, costs), "_cost": np.ones(self.num_envs, dtype=bool)}
+        self._states = entered
+        if ended.any():
+            info |= {
+                "final_obs": self._as_observations[entered],
+                "_final_obs": ended,
+                "final_info": {"cost": costs, "_cost": ended.copy()},
+                "_final_info": ended.copy(),
+            }
+            self._states = np.where(ended, self.grid.start, entered)
+            self._steps[ended] = 0
+        return self._as_observations[self._states], rewards, terminated, truncated, info
+
+    def render(self) -> tuple[Any, ...] | None:
+        """One text or picture a copy, as `render_mode` says."""
+        from tacit.envs.gridworld_render import render_image, render_text
+
+        if self._states is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "ansi" or "rgb_array" to make()')
+            return None
+        draw = render_text if self.render_mode == "ansi" else render_image
+        return tuple(draw(self.grid, int(state)) for state in self._states)
+
+
+class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
+    """One gridworld: a batch of one, without the automatic restart."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 5}  # noqa: RUF012
+
+    def __init__(
+        self,
+        layout: str | os.PathLike[str] | GridworldSpec = "paper",
+        *,
+        slip: float | None = None,
+        moves: int | None = None,
+        reward: str | None = None,
+        horizon: int | None = None,
+        discount: float | None = None,
+        slip_rule: str | None = None,
+        observation: str = "position",
+        render_mode: str | None = None,
+    ) -> None:
+        self.grid = make_spec(
+            layout,
+            slip=slip,
+            moves=moves,
+            reward=reward,
+            horizon=horizon,
+            discount=discount,
+            slip_rule=slip_rule,
+        )
+        _check_render_mode(render_mode, self.metadata["render_modes"])
+        self.horizon = self.grid.horizon
+        self.render_mode = render_mode
+        self.observation_space, self.feature_names = _observation_space(self.grid, observation)
+        self.action_space = gym.spaces.Discrete(self.grid.n_actions)
+        self._state: int | None = None
+        self._steps = 0
+
+    def _observe(self, state: int) -> np.ndarray | np.int64:
+        if self.feature_names == ("state",):
+            return np.int64(state)
+        return self.grid.cells[state].astype(np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray | np.int64, dict[str, Any]]:
+        """Put the agent on the start."""
+        super().reset(seed=seed)
+        self._state, self._steps = self.grid.start, 0
+        return self._observe(self._state), {"cost": 0.0}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray | np.int64, float, bool, bool, dict[str, Any]]:
+        """Move once."""
+        if self._state is None:
+            raise gym.error.ResetNeeded("call reset() before step()")
+        if not self.action_space.contains(action):
+            raise UserError(f"action must be an integer in 0 ... {self.grid.n_actions - 1}, not {action!r}")
+        entered = int(self.grid.sample_next(np.array([self._state]), np.array([action]), self.np_random)[0])
+        self._state, self._steps = entered, self._steps + 1
+        terminated = entered == self.grid.goal
+        truncated = not terminated and self._steps >= self.horizon
+        cost = float(self.grid.entry_costs[entered])
+        return self._observe(entered), float(self.grid.entry_rewards[entered]), terminated, truncated, {"cost": cost}
+
+    def render(self) -> Any:
+        """Text or picture, as `render_mode` says."""
+        from tacit.envs.gridworld_render import render_image, render_text
+
+        if self._state is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "ansi" or "rgb_array" to make()')
+            return None
+        return (render_text if self.render_mode == "ansi" else render_image)(self.grid, self._state)

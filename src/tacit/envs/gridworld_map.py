@@ -1,0 +1,168 @@
+"""Gridworld maps as text: reading, checking, and making big ones.
+
+    description: what the picture shows       <- optional header, one `key: value` a line (see HEADER_KEYS)
+    moves: 4
+
+    .....                                     <- the map, one character a cell
+    .SX.G
+    .....
+
+`S` start and `G` goal (each exactly once), `.` free, `X` constrained (hidden: it can be entered), `#` wall (it
+cannot). Rows and columns are counted from 0 at the top left.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import UserError
+
+START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
+CHARACTERS = START + GOAL + FREE + CONSTRAINED + WALL
+HEADER_KEYS = ("description", "moves", "reward", "horizon")
+LAYOUTS = Path(__file__).parent / "layouts"
+MAX_CHARACTERS = 16_000_000
+"""Of a map file, so that a wrong path (a recording, a device) is refused before it is read into memory."""
+
+# (row, column) steps in Liu et al.'s order; the first four are the moves of a four-move grid.
+MOVES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)])
+MOVE_NAMES = ("right", "left", "down", "up", "down-right", "up-right", "down-left", "up-left")
+
+
+def layout_names() -> list[str]:
+    """The built-in layouts."""
+    return sorted(path.stem for path in LAYOUTS.glob("*.txt"))
+
+
+def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """(name, rows, header) of a built-in layout, a map file, or a map's text (anything with a line break)."""
+    if isinstance(layout, str) and "\n" in layout:
+        return "custom", *parse_map(layout, "the map given as text")
+    name = os.fspath(layout)
+    if name in layout_names():
+        return name, *parse_map((LAYOUTS / f"{name}.txt").read_text("utf-8"), f"layout {name!r}")
+    path = Path(name)
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        is_file = False
+    if not is_file:
+        close = difflib.get_close_matches(name, layout_names(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the built-in layouts are {', '.join(layout_names())}"
+        raise UserError(f"layout {name!r} is neither a built-in layout nor a map file; {hint}")
+    try:
+        if path.stat().st_size > MAX_CHARACTERS:
+            raise UserError(f"{path} is too large for a map: {path.stat().st_size} bytes, at most {MAX_CHARACTERS}")
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8; a map is made of the characters {CHARACTERS}") from None
+    except OSError as error:
+        raise UserError(f"cannot read the map {path}: {error.strerror or error}") from None
+    return path.stem, *parse_map(text, str(path))
+
+
+def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], dict[str, Any]]:
+    """(rows, header) of a map's text; UserError saying what is wrong, at which row and column, and how to fix it."""
+    # Only "\n" and "\r\n" end a line: str.splitlines would hide form feeds and the like inside a ragged map.
+    lines = [line.rstrip(" \t\r") for line in text.split("\n")]
+    header: dict[str, Any] = {}
+    first = 0
+    for first, line in enumerate(lines):
+        match = re.match(r"\s*([A-Za-z_]+)\s*:(.*)", line)
+        if match:
+            key, value = match[1].lower(), match[2].strip()
+            header[key] = _header_value(key, value, f"{where}, line {first + 1}")
+        elif line:
+            break
+    rows = tuple(lines[first:])
+    while rows and not rows[-1]:
+        rows = rows[:-1]
+    check_rows(rows, where)
+    return rows, header
+
+
+def _header_value(key: str, value: str, where: str) -> Any:
+    if key not in HEADER_KEYS:
+        raise UserError(f"{where}: unknown setting {key!r}; a map's header may set {', '.join(HEADER_KEYS)}")
+    if key in ("moves", "horizon"):
+        if not re.fullmatch("[0-9]{1,9}", value):
+            raise UserError(f"{where}: {key} must be a whole number, not {value!r}")
+        return int(value)
+    return value
+
+
+def check_rows(rows: tuple[str, ...], where: str = "the map") -> None:
+    """UserError unless the rows make a rectangle of known characters with one start and one goal."""
+    if not rows:
+        raise UserError(f"{where} is empty: draw it with the characters {CHARACTERS}, one line a row")
+    width = len(rows[0])
+    for number, row in enumerate(rows):
+        unknown = re.search(f"[^{re.escape(CHARACTERS)}]", row)
+        if unknown:
+            raise UserError(
+                f"{where}: unknown character {unknown[0]!r} at row {number}, column {unknown.start()}; "
+                f"use S start, G goal, . free, X constrained, # wall"
+            )
+        if len(row) != width:
+            raise UserError(
+                f"{where} is ragged: row {number} has {len(row)} cells, row 0 has {width}; "
+                "make all rows equally long (pad with '.' or '#')"
+            )
+    for character, role in ((START, "start"), (GOAL, "goal")):
+        found = [(i, row.index(character)) for i, row in enumerate(rows) if character in row]
+        count = sum(row.count(character) for row in rows)
+        if count == 0:
+            raise UserError(f"{where} has no {role}: put one {character!r} on it")
+        if count > 1:
+            i, j = found[1] if len(found) > 1 else (found[0][0], rows[found[0][0]].index(character, found[0][1] + 1))
+            raise UserError(
+                f"{where} has {count} cells marked as {role}, the second at row {i}, column {j}; keep one {character!r}"
+            )
+
+
+def check_reachable(grid: np.ndarray, moves: int) -> None:
+    """UserError unless the goal can be reached from the start. grid: (height, width) of single characters."""
+    from scipy import ndimage
+
+    neighbours = np.ones((3, 3)) if moves == 8 else None
+    regions, _ = ndimage.label(grid != WALL, structure=neighbours)
+    start, goal = _locate(grid, START), _locate(grid, GOAL)
+    if regions[start] != regions[goal]:
+        raise UserError(
+            f"the goal at row {goal[0]}, column {goal[1]} cannot be reached from the start at row {start[0]}, "
+            f"column {start[1]} with {moves} moves: open the wall (#) between them"
+        )
+
+
+def _locate(grid: np.ndarray, character: str) -> tuple[int, int]:
+    row, column = np.argwhere(grid == character)[0]
+    return int(row), int(column)
+
+
+def large_map(n: int, seed: int = 0) -> str:
+    """Text of an n x n map for benchmarks: a constrained wall from top to bottom between start and goal, with gaps.
+
+    Start and goal face each other close to the wall and the gaps are far from both, so the detour is expensive even
+    for eight moves. About one gap for every 40 rows, at random places: above a quarter and below three quarters.
+    """
+    if n < 8:
+        raise UserError(f"a large map needs at least 8 x 8 cells, not {n} x {n}; write a small one by hand")
+    rng = np.random.default_rng(seed)
+    grid = np.full((n, n), FREE)
+    middle, offset, gap = n // 2, max(2, n // 8), max(2, n // 20)
+    grid[:, middle] = CONSTRAINED
+    for number in range(max(1, n // 40)):
+        upper = int(rng.integers(0, max(1, n // 4 - gap + 1)))
+        top = upper if number % 2 == 0 else n - gap - upper
+        grid[top : top + gap, middle] = FREE
+    grid[middle, middle - offset], grid[middle, middle + offset] = START, GOAL
+    header = (
+        f"description: {n} x {n} cells, a constrained wall with gaps (seed {seed})\nhorizon: {max(200, 10 * n)}\n\n"
+    )
+    return header + "\n".join("".join(row) for row in grid) + "\n"
