@@ -1,0 +1,429 @@
+"""One protocol for everybody: what an agent earns, how often it breaks the true constraint, how good a cost is.
+
+Three measurements, each a function that returns a small frozen dataclass:
+
+    evaluate(env, policy, episodes)       Monte-Carlo, any Gymnasium vector environment that reports info["cost"]
+    evaluate_exact(mdp, policy, mask)     the same quantities as expectations of a finite MDP, no sampling error
+    cost_quality(cost, mask)              a cost over states as a detector of the truly constrained ones
+
+A step violates when the true cost of that step is positive (info["cost"] > 0). The environment is the nominal one,
+which goes on after a violation; what the constrained environment would have paid follows from the same episodes. Every
+name is defined in `tacit.metrics`, and at length in docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import stats
+from tacit.errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.tabular import MDP
+
+Policy = Callable[[Any, np.random.Generator], Any]
+"""(observations of all copies, generator) -> actions of all copies."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Monte-Carlo
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Complete episodes, one entry each; every array is (n,)."""
+
+    returns: NDArray[np.float64]
+    discounted_returns: NDArray[np.float64]
+    terminated_returns: NDArray[np.float64]
+    """Reward before the first violating step; that step pays nothing and ends the count."""
+    violation_steps: NDArray[np.int64] | None
+    """Number of violating steps; None when the environment does not report info["cost"]."""
+    initial_violations: NDArray[np.bool_]
+    """Did the episode start in violation (info["cost"] > 0 at reset)?"""
+    lengths: NDArray[np.int64]
+    terminated: NDArray[np.bool_]
+    """Ended by itself, not by a time limit."""
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    @property
+    def feasible_returns(self) -> NDArray[np.float64]:
+        """As `terminated_returns`, but nothing is feasible in an episode that starts in violation."""
+        return np.where(self.initial_violations, 0.0, self.terminated_returns)
+
+    @property
+    def violation_rates(self) -> NDArray[np.float64]:
+        """Share of violating steps of each episode."""
+        return self._violations() / self.lengths
+
+    @property
+    def violated(self) -> NDArray[np.bool_]:
+        """At least one violating step."""
+        return self._violations() > 0
+
+    def _violations(self) -> NDArray[np.int64]:
+        if self.violation_steps is None:
+            raise UserError('the environment does not report info["cost"], so violations are not known')
+        return self.violation_steps
+
+
+def evaluate(
+    env: VectorEnv,
+    policy: Policy,
+    episodes: int,
+    *,
+    seed: int,
+    discount: float = 1.0,
+    max_steps: int = 1_000_000,
+) -> Episodes:
+    """Run `episodes` complete episodes and measure each.
+
+    The number of episodes of each copy of the environment is fixed beforehand. (Taking whichever episodes end first
+    would favour short ones, and with them, say, early deaths.) Episodes are ordered by copy, then by time. `seed` sets
+    both the environment and the generator that the policy gets. RunFailed when an episode exceeds `max_steps`.
+    """
+    copies = int(env.num_envs)
+    if episodes < 1:
+        raise UserError(f"an evaluation needs at least 1 episode, got {episodes}")
+    mode = _autoreset_mode(env)
+    quota = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
+    rng = np.random.default_rng([seed, 1])  # not the environment's stream
+    obs, info = env.reset(seed=seed)
+    tally = _Tally(copies, _costs(info, "cost", copies))
+    records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
+    resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
+    while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
+        obs, rewards, terminated, truncated, info = env.step(policy(obs, rng))
+        rewards, done = np.asarray(rewards, dtype=np.float64), np.asarray(terminated | truncated)
+        cost, start_cost = _step_costs(info, done, resetting, copies)
+        if not np.isfinite(rewards[~resetting]).all():
+            raise RunFailed(
+                f"the environment returned the reward {rewards[~np.isfinite(rewards)][0]} during evaluation"
+            )
+        tally.step(rewards, cost, discount, active=~resetting)
+        if (tally.length > max_steps).any():
+            raise RunFailed(f"an episode did not end within {max_steps} steps: give the environment a time limit")
+        for copy in map(int, np.flatnonzero(done & ~resetting)):
+            if len(records[copy]) < quota[copy]:
+                records[copy].append(tally.record(copy, bool(terminated[copy])))
+        # The new episode begins at once (same step) or with the step that only resets (next step).
+        begins = done if mode == "SameStep" else resetting
+        tally.begin(begins, start_cost)
+        resetting = done & ~resetting if mode == "NextStep" else resetting
+    columns = [np.array(column) for column in zip(*(row for record in records for row in record), strict=True)]
+    returns, discounted, stopped, violations, initial, lengths, ended = columns
+    known = None if tally.cost_unknown else violations.astype(np.int64)
+    return Episodes(returns, discounted, stopped, known, initial, lengths.astype(np.int64), ended)
+
+
+class _Tally:
+    """Running sums of the current episode of each copy, arrays (copies,)."""
+
+    def __init__(self, copies: int, start_cost: NDArray[np.float64] | None) -> None:
+        self.total, self.discounted, self.stopped, self.weight = np.zeros((4, copies))
+        self.violations, self.length = np.zeros((2, copies), dtype=np.int64)
+        self.initial = np.zeros(copies, dtype=bool)
+        self.cost_unknown = False
+        self.begin(np.ones(copies, dtype=bool), start_cost)
+
+    def begin(self, which: NDArray[np.bool_], start_cost: NDArray[np.float64] | None) -> None:
+        for array in (self.total, self.discounted, self.stopped, self.violations, self.length):
+            array[which] = 0
+        self.weight[which] = 1.0
+        self.initial[which] = False if start_cost is None else start_cost[which] > 0
+
+    def step(
+        self,
+        rewards: NDArray[np.float64],
+        cost: NDArray[np.float64] | None,
+        discount: float,
+        active: NDArray[np.bool_],
+    ) -> None:
+        if cost is None and active.any():
+            self.cost_unknown = True
+        rewards = np.where(active, rewards, 0.0)
+        self.violations += False if cost is None else active & (cost > 0)
+        self.total += rewards
+        self.discounted += self.weight * rewards
+        self.stopped += np.where(self.violations == 0, rewards, 0.0)
+        self.weight *= discount
+        self.length += active
+
+    def record(self, copy: int, terminated: bool) -> tuple[Any, ...]:
+        arrays = (self.total, self.discounted, self.stopped, self.violations, self.initial, self.length)
+        return (*(array[copy] for array in arrays), terminated)
+
+
+def _costs(info: dict[str, Any], key: str, copies: int) -> NDArray[np.float64] | None:
+    """(copies,) of an entry of a vector environment's info, NaN for the copies that do not report it."""
+    if key not in info:
+        return None
+    reported = np.broadcast_to(np.asarray(info.get(f"_{key}", True), dtype=bool), (copies,))
+    return np.where(reported, np.asarray(info[key], dtype=np.float64), np.nan)
+
+
+def _step_costs(
+    info: dict[str, Any], done: NDArray[np.bool_], resetting: NDArray[np.bool_], copies: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """(cost of this step, cost of the first state of the episodes that begin now), either None when not reported.
+
+    Gymnasium's same-step mode moves the information of an episode's last step to info["final_info"], and what stands at
+    the top then belongs to the new episode. A vector environment without "final_info" keeps the last step's at the top.
+    """
+    top, final = _costs(info, "cost", copies), info.get("final_info")
+    last = _costs(final, "cost", copies) if isinstance(final, dict) else None
+    if last is None:
+        step = top
+        start = np.where(resetting, top, 0.0) if top is not None else None
+    else:
+        ended = done & ~np.isnan(last)
+        step = np.where(ended, last, np.nan if top is None else top)
+        start = top
+    if step is None or np.isnan(step[~resetting]).any():
+        return None, start
+    return step, start
+
+
+def _autoreset_mode(env: VectorEnv) -> str:
+    mode = getattr(env.metadata.get("autoreset_mode"), "value", env.metadata.get("autoreset_mode"))
+    if mode not in ("SameStep", "NextStep"):
+        raise UserError(
+            f"evaluation needs a vector environment that resets its copies by itself; {env} declares {mode!r}. "
+            "Make it with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
+        )
+    return mode
+
+
+def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
+    """Means with confidence intervals, ready for JSON: {metric: {"value", "low", "high", "n", ...}}.
+
+    Returns and lengths: Student's t over episodes, with the standard error. Episode rates: Clopper-Pearson, with the
+    one-sided `upper` bound to quote for zero counts. The step rate: Student's t cut to [0, 1]; when no step violates
+    its upper end is that of the episode rate, because an episode's rate is at most 1 if it violates at all.
+    """
+    n = len(episodes)
+
+    def mean(values: NDArray[Any]) -> dict[str, Any]:
+        value, low, high = stats.mean_interval(values, confidence)
+        return {"value": value, "low": low, "high": high, "n": n, "se": stats.mean_and_standard_error(values)[1]}
+
+    def share(flags: NDArray[np.bool_]) -> dict[str, Any]:
+        count = int(flags.sum())
+        value, low, high = stats.clopper_pearson(count, n, confidence)
+        upper = stats.clopper_pearson(count, n, confidence, side="upper").high
+        return {"value": value, "low": low, "high": high, "n": n, "count": count, "upper": upper}
+
+    summary: dict[str, Any] = {
+        "episodes": n,
+        "confidence": confidence,
+        "return": mean(episodes.returns),
+        "discounted_return": mean(episodes.discounted_returns),
+        "length": mean(episodes.lengths),
+    }
+    if episodes.violation_steps is None:
+        return summary
+    by_episode, by_step = share(episodes.violated), mean(episodes.violation_rates)
+    by_step["low"], by_step["high"] = max(by_step["low"], 0.0), min(by_step["high"], 1.0)
+    if by_episode["count"] == 0:
+        by_step["high"] = by_episode["high"]
+    return summary | {
+        "terminated_return": mean(episodes.terminated_returns),
+        "feasible_return": mean(episodes.feasible_returns),
+        "violation_rate_step": by_step,
+        "violation_rate_episode": by_episode,
+        "initial_violation_rate": share(episodes.initial_violations),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Exact
+
+
+@dataclass(frozen=True)
+class TabularEvaluation:
+    """Expectations of a policy in a finite MDP. Those of whole episodes need a step limit and are None without one."""
+
+    discounted_return: float
+    violation_occupancy: float
+    """Discounted number of visits to constrained states, E sum_t gamma^t 1[s_t constrained]."""
+    occupancy: NDArray[np.float64]
+    """(S,) discounted number of visits, E sum_t gamma^t 1[s_t = s]; 0 at terminals."""
+    expected_return: float | None = None
+    expected_length: float | None = None
+    violation_rate_step: float | None = None
+    """E[violating steps / steps], as measured by `evaluate`."""
+    violation_rate_episode: float | None = None
+    initial_violation_rate: float = 0.0
+    visits: NDArray[np.float64] | None = None
+    """(S,) expected number of visits in an episode, the start and the arrival at a terminal included."""
+
+    def as_dict(self) -> dict[str, float]:
+        """The numbers under the names of `tacit.metrics`, for summary.json."""
+        numbers = {
+            "return": self.expected_return,
+            "discounted_return": self.discounted_return,
+            "violation_rate_step": self.violation_rate_step,
+            "violation_rate_episode": self.violation_rate_episode,
+            "initial_violation_rate": self.initial_violation_rate,
+            "violation_occupancy": self.violation_occupancy,
+            "length": self.expected_length,
+        }
+        return {name: value for name, value in numbers.items() if value is not None}
+
+
+def evaluate_exact(
+    mdp: MDP, policy: ArrayLike, constrained: ArrayLike, *, step_limit: int | None = None
+) -> TabularEvaluation:
+    """Exact metrics of `policy` ((S, A), or (T, S, A) with a horizon) where entering a state of the mask (S,) violates.
+
+    Discounted quantities use the MDP's discount and horizon. Those of whole episodes are undiscounted and end at a
+    terminal state or after `step_limit` steps (default: the horizon).
+    """
+    from tacit.forward.soft_policy_iteration import occupancy
+
+    pi, mask = _checked(mdp, policy, constrained)
+    flow = occupancy(mdp, pi)
+    if flow.ndim == 3:
+        flow = flow.sum(axis=0)
+    # Through the arrivals, so that entering a constrained terminal state counts too.
+    arrivals = mdp.discount * (mdp.transitions.T @ flow.ravel())
+    initial_rate = float(mdp.initial @ mask)
+    discounted = TabularEvaluation(
+        discounted_return=float((flow * mdp.rewards).sum()),
+        violation_occupancy=initial_rate + float(arrivals @ mask),
+        occupancy=flow.sum(axis=1),
+        initial_violation_rate=initial_rate,
+    )
+    limit = step_limit if step_limit is not None else mdp.horizon
+    if limit is None:
+        return discounted
+    if limit < 1:
+        raise UserError(f"step_limit must be at least 1, got {limit}")
+    return TabularEvaluation(**{**vars(discounted), **_whole_episodes(mdp, pi, mask, limit)})
+
+
+def _whole_episodes(mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool_], limit: int) -> dict[str, Any]:
+    """Push the distribution over states forward, with the violations counted so far attached to it.
+
+    x(s) = P(alive in s), m(s) = E[violations so far; alive in s], y(s) = P(alive in s, no violation so far). An episode
+    that ends after L steps contributes m/L to the step rate.
+    """
+    live = ~mdp.terminal
+    forward = mdp.transitions.T.tocsr()
+    x = np.where(live, mdp.initial, 0.0)
+    m, y = np.zeros_like(x), x.copy()
+    visits = mdp.initial.astype(np.float64)
+    total_return = total_length = step_rate = 0.0
+    clean = float(mdp.initial[mdp.terminal].sum())  # episodes over without a violation
+    for t in range(limit):
+        pi = policy[min(t, len(policy) - 1)] if policy.ndim == 3 else policy
+        flow = x[:, None] * pi
+        total_return += float((flow * mdp.rewards).sum())
+        total_length += float(x.sum())
+        arrived = forward @ np.stack([flow.ravel(), (m[:, None] * pi).ravel(), (y[:, None] * pi).ravel()], axis=1)
+        x, m, y = arrived[:, 0], arrived[:, 1] + arrived[:, 0] * mask, arrived[:, 2] * ~mask
+        visits += x
+        ended = ~live if t + 1 < limit else np.ones_like(live)
+        step_rate += float(m[ended].sum()) / (t + 1)
+        clean += float(y[ended].sum())
+        x, m, y = (np.where(ended, 0.0, array) for array in (x, m, y))
+    return {
+        "expected_return": total_return,
+        "expected_length": total_length,
+        "violation_rate_step": step_rate,
+        "violation_rate_episode": min(1.0, max(0.0, 1.0 - clean)),
+        "visits": visits,
+    }
+
+
+def _checked(mdp: MDP, policy: ArrayLike, constrained: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    pi, mask = np.asarray(policy, dtype=np.float64), np.asarray(constrained)
+    shapes: list[tuple[int, ...]] = [(mdp.n_states, mdp.n_actions)]
+    if mdp.horizon is not None:
+        shapes.append((mdp.horizon, mdp.n_states, mdp.n_actions))
+    if pi.shape not in shapes:
+        raise UserError(f"the policy has shape {pi.shape}, expected {' or '.join(map(str, shapes))}")
+    live = pi[..., ~mdp.terminal, :]
+    if not (np.isfinite(live).all() and (live >= 0).all() and np.allclose(live.sum(axis=-1), 1.0, atol=1e-6)):
+        raise UserError("the policy is not a distribution over actions in every state")
+    if mask.dtype != np.bool_ or mask.shape != (mdp.n_states,):
+        raise UserError(f"constrained must be {mdp.n_states} booleans, got dtype {mask.dtype} and shape {mask.shape}")
+    return pi, mask
+
+
+def excess_over_expert(agent: TabularEvaluation, expert: TabularEvaluation) -> dict[str, float]:
+    """How the agent differs from the expert; positive is worse in both."""
+    return {
+        "excess_violation_occupancy": agent.violation_occupancy - expert.violation_occupancy,
+        "return_gap": expert.discounted_return - agent.discounted_return,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The cost itself
+
+
+@dataclass(frozen=True)
+class CostQuality:
+    """A cost over states as a detector of the truly constrained ones; see `tacit.metrics`. NaN where not defined."""
+
+    auroc: float
+    auprc: float
+    best_iou: float
+    best_threshold: float
+    """Cells with a cost above it are marked, for `best_iou`."""
+    n_states: int
+    """Number of states that were judged."""
+
+    def as_dict(self) -> dict[str, float]:
+        return {name: value for name, value in vars(self).items() if not math.isnan(value)}
+
+
+def cost_quality(
+    cost: ArrayLike, constrained: ArrayLike, *, reachable: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> CostQuality:
+    """Judge a cost (S,) by the true mask (S,), on the `reachable` states (S,) bool, all equal or with `weights` (S,).
+
+    A state without cost is never marked, whatever the threshold: a cost of zero everywhere has IoU 0.
+    """
+    values, mask = np.asarray(cost, dtype=np.float64), np.asarray(constrained)
+    judged = np.ones(values.shape, dtype=bool) if reachable is None else np.asarray(reachable, dtype=bool)
+    if values.ndim != 1 or mask.shape != values.shape or judged.shape != values.shape:
+        raise UserError(
+            "cost, constrained and reachable must each have one entry a state, "
+            f"got shapes {values.shape}, {mask.shape} and {judged.shape}"
+        )
+    if not judged.any():
+        raise UserError("no state is reachable: there is nothing to judge the cost on")
+    mass = None if weights is None else np.asarray(weights, dtype=np.float64)[judged]
+    values, mask = values[judged], mask[judged]
+    overlap, threshold = stats.best_iou(values, mask, mass, floor=0.0)
+    return CostQuality(
+        auroc=stats.auroc(values, mask, mass),
+        auprc=stats.auprc(values, mask, mass),
+        best_iou=overlap,
+        best_threshold=threshold,
+        n_states=int(judged.sum()),
+    )
+
+
+def reachable_states(mdp: MDP) -> NDArray[np.bool_]:
+    """(S,) states that some policy visits with positive probability, the start and terminals included."""
+    seen = mdp.initial > 0
+    frontier = seen & ~mdp.terminal
+    while frontier.any():
+        pairs = np.repeat(frontier, mdp.n_actions).astype(np.float64)
+        new = (mdp.transitions.T @ pairs > 0) & ~seen
+        seen |= new
+        frontier = new & ~mdp.terminal
+    return seen

@@ -1,0 +1,96 @@
+"""What every reported number is called and what it means: tables, reports and help texts take their words from here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    label: str
+    definition: str
+    unit: str = ""
+    """"share" is shown in percent."""
+    better: str = ""
+    """"higher" or "lower"."""
+
+
+METRICS: dict[str, Metric] = {
+    "return": Metric(
+        "return",
+        "Mean total reward of an episode in the nominal environment, which does not stop at a violation.",
+        better="higher",
+    ),
+    "discounted_return": Metric(
+        "discounted return", "Mean of the rewards of an episode weighted by discount^t.", better="higher"
+    ),
+    "terminated_return": Metric(
+        "terminated return",
+        "Mean total reward when the episode stops at the first violating step, which itself pays nothing.",
+        better="higher",
+    ),
+    "feasible_return": Metric(
+        "feasible return",
+        "Mean reward collected before the first violation; nothing for an episode that starts in violation.",
+        better="higher",
+    ),
+    "violation_rate_step": Metric(
+        "violating steps",
+        "Share of an episode's steps that violate the true constraint, averaged over episodes.",
+        "share",
+        "lower",
+    ),
+    "violation_rate_episode": Metric(
+        "violating episodes",
+        "Share of episodes with at least one violating step. Zero counts come with an upper confidence bound.",
+        "share",
+        "lower",
+    ),
+    "initial_violation_rate": Metric(
+        "violating starts",
+        "Share of episodes whose very first state violates, before the agent has acted. Not part of the other rates.",
+        "share",
+        "lower",
+    ),
+    "violation_occupancy": Metric(
+        "violation occupancy",
+        "Expected discounted number of visits to constrained states: the sum over t of discount^t times the "
+        "probability that the state at time t is constrained.",
+        better="lower",
+    ),
+    "excess_violation_occupancy": Metric(
+        "excess over expert",
+        "Violation occupancy of the agent minus that of the expert. In a slippery world not even the expert has zero.",
+        better="lower",
+    ),
+    "return_gap": Metric(
+        "return lost", "Discounted return of the expert minus that of the agent; negative when the agent earns more."
+    ),
+    "length": Metric("length", "Mean number of steps of an episode."),
+    "auroc": Metric(
+        "AUROC",
+        "Probability that a truly constrained cell has a higher learned cost than an allowed one (ties count half). "
+        "1 is perfect, 0.5 is guessing.",
+        better="higher",
+    ),
+    "auprc": Metric(
+        "AUPRC",
+        "Average precision of the learned cost as a detector of constrained cells. 1 is perfect; guessing gives the "
+        "share of constrained cells.",
+        better="higher",
+    ),
+    "best_iou": Metric(
+        "best IoU",
+        "Overlap (intersection over union) of the truly constrained cells with the cells whose cost exceeds a "
+        "threshold, at the best threshold. 1 is perfect.",
+        better="higher",
+    ),
+    "best_threshold": Metric("threshold", "Cells with a learned cost above it are marked, for the best IoU."),
+}
+
+ALIASES = {"violation_rate": "violation_rate_step", "expected_return": "return", "expected_length": "length"}
+"""Other keys under which run folders may store the same quantities."""
+
+
+def lookup(key: str) -> Metric:
+    """The metric stored under `key`, which may be an alias; an unknown key explains nothing but is shown."""
+    return METRICS.get(ALIASES.get(key, key)) or Metric(key.replace("_", " "), "")
