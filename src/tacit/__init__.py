@@ -1,3 +1,48 @@
-"""Tacit: learn the constraints that nobody wrote down."""
+"""Tacit: learn the constraints that nobody wrote down.
+
+    import gymnasium, tacit                                   # registers tacit/Gridworld-v0 and the others
+    from tacit import MDP, solve                              # the exact method on any finite MDP
+
+Importing this package registers the environments and does nothing else; the names below load their module when used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import tacit.envs as envs
 
 __version__ = "0.1.0"
+
+_MODULE_OF = {
+    "MDP": "tacit.tabular",
+    "Solution": "tacit.tabular",
+    "solve": "tacit.tabular",
+    "GridworldSpec": "tacit.envs.gridworld",
+    "make_spec": "tacit.envs.gridworld",
+    "Demonstrations": "tacit.demos",
+    "Trajectory": "tacit.demos",
+    "Run": "tacit.run",
+    "UserError": "tacit.errors",
+    "RunFailed": "tacit.errors",
+}
+
+__all__ = ["MDP", "Demonstrations", "GridworldSpec", "Run", "RunFailed", "Solution", "Trajectory", "UserError"]
+__all__ += ["__version__", "envs", "make_spec", "solve"]
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations, Trajectory
+    from tacit.envs.gridworld import GridworldSpec, make_spec
+    from tacit.errors import RunFailed, UserError
+    from tacit.run import Run
+    from tacit.tabular import MDP, Solution, solve
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

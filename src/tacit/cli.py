@@ -1,0 +1,111 @@
+"""The command line: `tacit VERB ...`, one module of `tacit.commands` a verb, imported only when it is asked for.
+
+Exit status: 0 done, 1 the run or the check failed, 2 the input was wrong, 130 stopped with Ctrl-C. A mistake of the
+user's gives one line on stderr and no traceback; a traceback is always a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import warnings
+from importlib import import_module
+
+from tacit.errors import RunFailed, UserError
+
+VERBS = {
+    "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",
+    "envs": "list the environments, with constraint, horizon and spaces",
+    "demos": "make, show, validate and convert demonstrations",
+    "learn": "learn a constraint and a policy from demonstrations",
+    "resume": "continue an interrupted run",
+    "eval": "measure a run's policy and cost against the truth",
+    "certify": "check an exact solution again, from its weights alone",
+    "report": "write one HTML page about one or more runs",
+    "doctor": "versions, threads, and what is missing",
+}
+
+# Which extra brings a module that the core does without.
+EXTRAS = {"jax": "deep", "optax": "deep", "equinox": "deep", "mujoco": "robots", "imageio": "robots"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest, **_: _say(f"warning: {message}")
+        try:
+            return _dispatch(args)
+        except UserError as error:
+            _say(f"error: {error}")
+            return 2
+        except RunFailed as error:
+            _say(f"failed: {error}")
+            return 1
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            _say(f"error: this needs {error.name}, which is not installed: pip install 'tacit[{extra}]'")
+            return 2
+        except KeyboardInterrupt as stop:
+            _say(f"stopped; {stop}" if str(stop) else "stopped")
+            return 130
+        except BrokenPipeError:
+            # The reader of our output has left (`tacit envs | head`); keep Python from complaining about it on exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except OSError as error:
+            _say(f"failed: {error.filename or 'file'}: {error.strerror or error}")
+            return 1
+
+
+def _dispatch(args: list[str]) -> int:
+    verb, rest = (args[0], args[1:]) if args else ("", [])
+    if verb in ("-h", "--help", "help") and not rest:
+        print(usage())
+        return 0
+    if verb == "--version":
+        from tacit import __version__
+
+        print(f"tacit {__version__}")
+        return 0
+    if not verb:
+        print(usage(), file=sys.stderr)
+        return 2
+    if verb == "help":
+        verb, rest = rest[0], ["--help"]
+    if verb not in VERBS:
+        close = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean `tacit {close[0]}`?" if close else "`tacit --help` lists the commands"
+        raise UserError(f"there is no command {verb!r}; {hint}")
+    try:
+        status = import_module(f"tacit.commands.{verb}").main(rest)
+    except SystemExit as stop:  # tyro, after --help (0) or on arguments that do not parse (2)
+        return stop.code if isinstance(stop.code, int) else 2
+    return int(status or 0)
+
+
+def usage() -> str:
+    lines = [f"  {verb:<8} {text}" for verb, text in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: tacit COMMAND ...",
+            "",
+            "Learn the constraints that nobody wrote down. Start with `tacit demo`.",
+            "",
+            *lines,
+            "",
+            "`tacit COMMAND --help` explains a command. Exit status: 0 done, 1 failed, 2 wrong input, 130 stopped.",
+        ]
+    )
+
+
+def _say(text: str) -> None:
+    """One line on stderr."""
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""One module a verb of the command line; `main(args)` runs it and returns an exit status (None is 0).
+
+A module's docstring is the text of `tacit VERB --help`. What the modules share is here: calling a typed function with
+command-line arguments, finding a run folder, and printing results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from tacit import storage
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tacit.run import Run
+
+# Positional arguments with their names in capitals, as the help texts write them.
+RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
+FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
+EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
+_STYLE = (tyro.conf.FlagCreatePairsOff,)
+
+
+def call(
+    target: Callable[..., Any] | dict[str, Callable[..., Any]], verb: str, doc: str | None, args: list[str]
+) -> Any:
+    """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
+    prog, text = f"tacit {verb}", (doc or "").strip()
+    if isinstance(target, dict):
+        return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
+    return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+
+
+def open_run(name: str) -> Run:
+    """A run by its path, or by its name within ./runs."""
+    from tacit.run import Run
+
+    inside = Path("runs") / name
+    return Run.open(inside if not os.path.exists(name) and inside.is_dir() else name)
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
+    """{"slip": 0.1, "layout": "paper"} from ["slip=0.1", "layout=paper"]; values are JSON where they parse as such."""
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"{option} takes KEY=VALUE pairs such as slip=0.1, not {pair!r}")
+        if key in result:
+            raise UserError(f"{option} gives {key} twice")
+        try:
+            result[key] = json.loads(value)
+        except ValueError:
+            result[key] = value
+    return result
+
+
+def print_json(obj: object) -> None:
+    """For machines; non-finite numbers are the strings "NaN", "Infinity", "-Infinity"."""
+    print(storage.to_json(obj, indent=2))
+
+
+def print_table(table: Table) -> None:
+    from rich.console import Console
+
+    # Brackets, as in tacit[deep], are text here and not markup.
+    Console(highlight=False, markup=False).print(table)
+
+
+def new_table(*columns: str, title: str | None = None) -> Table:
+    """A plain table whose first column is text and whose other columns are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", overflow="fold", no_wrap=not i)
+    return table
+
+
+def number(value: object, digits: int = 4) -> str:
+    """A cell of a table: short, and a dash for what is not there."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:.{digits}g}"
+
+
+def facts(mapping: Mapping[str, object], title: str | None = None) -> None:
+    """Two columns: what, and its value."""
+    table = new_table("", "", title=title)
+    table.show_header = False
+    table.columns[1].justify = "left"
+    for key, value in mapping.items():
+        table.add_row(key, number(value))
+    print_table(table)

@@ -1,0 +1,90 @@
+"""Progress on stderr: one live line on a terminal, a plain line every two seconds elsewhere (logs, pipes, CI).
+
+    for state, metrics in track(learn(config), "mce-exact", total=100, line=lambda item: f"kkt {item[1]['kkt']:.1e}"):
+        ...
+
+    with live("solve", total=100) as update:        # where the loop belongs to somebody else
+        solve(..., callback=lambda metrics: update(f"kkt {metrics['kkt']:.1e}"))
+
+Work that is over within two seconds says only how it ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO, TypeVar
+
+Item = TypeVar("Item")
+Update = Callable[[str], None]
+INTERVAL = 2.0
+"""Seconds between plain lines."""
+
+
+def track(
+    items: Iterable[Item],
+    label: str,
+    *,
+    total: int | None = None,
+    line: Callable[[Item], str] = lambda item: "",
+    stream: TextIO | None = None,
+) -> Iterator[Item]:
+    """Pass `items` on, showing how many went by, the text `line` makes of the newest, and the time left."""
+    with live(label, total=total, stream=stream) as update:
+        for item in items:
+            yield item
+            update(line(item))
+
+
+@contextmanager
+def live(label: str, *, total: int | None = None, stream: TextIO | None = None) -> Iterator[Update]:
+    """A function to call after every iteration with a text such as "kkt 1e-9"."""
+    stream = sys.stderr if stream is None else stream
+    with (_rich if stream.isatty() else _plain)(label, total, stream) as update:
+        yield update
+
+
+@contextmanager
+def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
+    count, text, shown = 0, "", 0
+    started = last = time.monotonic()
+
+    def show() -> None:
+        nonlocal shown
+        seconds = time.monotonic() - started
+        of = f"/{total}" if total else ""
+        left = f", {seconds / count * (total - count):.0f} s left" if total and 0 < count < total else ""
+        print(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "), file=stream, flush=True)
+        shown = count
+
+    def update(message: str) -> None:
+        nonlocal count, text, last
+        count, text = count + 1, message
+        if time.monotonic() - last >= INTERVAL:
+            last = time.monotonic()
+            show()
+
+    try:
+        yield update
+    finally:
+        if count > shown:
+            show()
+
+
+@contextmanager
+def _rich(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = [SpinnerColumn(), TextColumn("[bold]{task.description}"), MofNCompleteColumn(), Elapsed()]
+    if total:
+        columns[2:2] = [BarColumn(bar_width=24)]
+        columns += [TextColumn("left"), Left()]
+    text = TextColumn("{task.fields[text]}", markup=False)
+    with Progress(*columns, text, console=Console(file=stream)) as progress:
+        task = progress.add_task(label, total=total, text="")
+        yield lambda message: progress.update(task, advance=1, text=message)
