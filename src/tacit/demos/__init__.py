@@ -1,0 +1,31 @@
+"""Demonstrations: what an expert did, in one documented file format (docs/demonstrations.md).
+
+from tacit import demos
+data = demos.load("expert.npz")
+demos.validate(data, "tacit/Gridworld-v0")
+for trajectory in data: ...
+"""
+
+from tacit.demos.check import problems, validate
+from tacit.demos.collect import collect, expert_demonstrations, expert_policy, sample_demonstrations
+from tacit.demos.convert import convert, from_csv, from_npz, to_csv
+from tacit.demos.data import Demonstrations, Trajectory, make_card
+from tacit.demos.files import load, save
+
+__all__ = [
+    "Demonstrations",
+    "Trajectory",
+    "collect",
+    "convert",
+    "expert_demonstrations",
+    "expert_policy",
+    "from_csv",
+    "from_npz",
+    "load",
+    "make_card",
+    "problems",
+    "sample_demonstrations",
+    "save",
+    "to_csv",
+    "validate",
+]

@@ -1,0 +1,196 @@
+"""Making demonstrations: from any agent in any vector environment, and from exact experts of the gridworld."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.envs.gridworld_spec import GridworldSpec
+
+Policy = Callable[[Any, np.random.Generator], Any]
+"""(observations of all copies, generator) -> actions of all copies."""
+
+EXPERT_BETA = 0.1
+EXPERT_WEIGHT = 30.0
+"""Reward that the expert gives up to avoid one step in a constrained cell. With 30 the expert of the built-in layout
+keeps its distance even at slip 0.5 (about one episode in eight is pushed into the wall there)."""
+
+
+def collect(
+    env: VectorEnv, policy: Policy, n: int, *, seed: int, card: Mapping[str, Any] | None = None
+) -> Demonstrations:
+    """n complete episodes of an agent in a vector environment that resets its copies by itself.
+
+    The number of episodes of each copy is fixed beforehand: taking whichever end first would favour short ones. True
+    costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`.
+    """
+    if n < 1:
+        raise UserError(f"at least one demonstration is needed, not {n}")
+    mode = getattr(env.metadata.get("autoreset_mode"), "value", None)
+    if mode not in ("SameStep", "NextStep"):
+        raise UserError(f"{env} does not reset its copies by itself: make it with AutoresetMode.SAME_STEP")
+    copies = env.num_envs
+    quota = np.full(copies, n // copies) + (np.arange(copies) < n % copies)
+    rng = np.random.default_rng([seed, 1])  # not the environment's stream
+    observations, _ = env.reset(seed=seed)
+    running = [_Recorder(observations[i]) for i in range(copies)]
+    finished: list[list[Trajectory]] = [[] for _ in range(copies)]
+    resetting = np.zeros(copies, dtype=bool)
+    while any(len(done) < wanted for done, wanted in zip(finished, quota, strict=True)):
+        actions = np.asarray(policy(observations, rng))
+        observations, rewards, terminated, truncated, info = env.step(actions)
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        for i in range(copies):
+            if resetting[i]:
+                running[i] = _Recorder(observations[i])
+                continue
+            own = info.get("final_info", {}) if ended[i] and mode == "SameStep" else info
+            result = info["final_obs"][i] if ended[i] and mode == "SameStep" else observations[i]
+            known = "cost" in own and bool(np.broadcast_to(own.get("_cost", True), copies)[i])
+            running[i].add(actions[i], rewards[i], float(own["cost"][i]) if known else None, result)
+            if ended[i]:
+                if len(finished[i]) < quota[i]:
+                    finished[i].append(running[i].trajectory(bool(terminated[i])))
+                running[i] = _Recorder(observations[i])
+        resetting = ended & ~resetting if mode == "NextStep" else resetting
+    names = getattr(env, "feature_names", None) or getattr(env.unwrapped, "feature_names", None)
+    env_id = env.spec.id if env.spec is not None else None
+    basis = make_card(env=env_id, feature_names=names, source="collected from an agent", seed=seed)
+    return from_trajectories([t for record in finished for t in record], {**basis, **(card or {})})
+
+
+class _Recorder:
+    """One episode while it runs."""
+
+    def __init__(self, first: Any) -> None:
+        self.observations = [np.array(first)]
+        self.actions: list[np.ndarray] = []
+        self.rewards: list[float] = []
+        self.costs: list[float | None] = []
+
+    def add(self, action: Any, reward: float, cost: float | None, result: Any) -> None:
+        self.actions.append(np.array(action))
+        self.rewards.append(float(reward))
+        self.costs.append(cost)
+        self.observations.append(np.array(result))
+
+    def trajectory(self, terminated: bool) -> Trajectory:
+        known = [cost for cost in self.costs if cost is not None]
+        return Trajectory(
+            np.stack(self.observations),
+            np.stack(self.actions),
+            np.array(self.rewards),
+            np.array(known) if len(known) == len(self.costs) else None,
+            terminated,
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gridworld experts
+
+
+def expert_policy(
+    spec: GridworldSpec, beta: float = EXPERT_BETA, weight: float = EXPERT_WEIGHT, *, finite: bool = False
+) -> np.ndarray:
+    """Soft-optimal policy for the reward minus `weight` for every step that ends in a constrained cell.
+
+    (S, A); with `finite`, (T, S, A) for the simulator's horizon.
+    """
+    from tacit.forward.soft_policy_iteration import plan
+
+    if beta <= 0:
+        raise UserError(f"beta must be positive, not {beta}")
+    if weight < 0:
+        raise UserError(f"the expert's weight on the constraint must not be negative, not {weight}")
+    mdp = spec.model(finite=finite)
+    return plan(mdp, mdp.rewards - weight * spec.expected(spec.entry_costs), beta).policy
+
+
+def sample_demonstrations(
+    spec: GridworldSpec,
+    policy: np.ndarray,
+    n: int = 50,
+    seed: int = 0,
+    *,
+    observation: str = "position",
+    card: Mapping[str, Any] | None = None,
+) -> Demonstrations:
+    """n episodes of a tabular policy, (S, A) or (T, S, A), all simulated side by side."""
+    if n < 1:
+        raise UserError(f"at least one demonstration is needed, not {n}")
+    if observation not in ("position", "index"):
+        raise UserError(f"observation must be 'position' or 'index', not {observation!r}")
+    policy = np.asarray(policy, dtype=np.float64)
+    table = (spec.n_states, spec.n_actions)
+    if policy.shape[-2:] != table or policy.ndim not in (2, 3) or (policy.ndim == 3 and len(policy) < spec.horizon):
+        raise UserError(f"the policy has shape {policy.shape}, expected {table} or ({spec.horizon}, ...) of them")
+    if not (policy >= 0).all() or np.abs(policy.sum(axis=-1) - 1).max() > 1e-6:
+        raise UserError("every row of the policy must be a distribution over actions")
+    cumulative = policy.cumsum(axis=-1)[..., :-1]
+    cumulative[cumulative > 1 - 1e-12] = 1.0  # as in GridworldSpec: no sliver for impossible actions
+    rng = np.random.default_rng(seed)
+    states = np.full((spec.horizon + 1, n), spec.start)
+    actions = np.zeros((spec.horizon, n), dtype=np.int64)
+    lengths = np.full(n, spec.horizon)
+    alive = np.arange(n)
+    for t in range(spec.horizon):
+        now = states[t, alive]
+        chances = (cumulative if policy.ndim == 2 else cumulative[t])[now]
+        actions[t, alive] = (chances <= rng.random(len(alive))[:, None]).sum(axis=1)
+        states[t + 1, alive] = spec.sample_next(now, actions[t, alive], rng)
+        arrived = states[t + 1, alive] == spec.goal
+        lengths[alive[arrived]] = t + 1
+        alive = alive[~arrived]
+        if not len(alive):
+            break
+    shown: np.ndarray = spec.cells.astype(np.float32) if observation == "position" else np.arange(spec.n_states)
+    trajectories = []
+    for i, length in enumerate(lengths):
+        path = states[: length + 1, i]
+        ended = bool(path[-1] == spec.goal)
+        trajectories.append(
+            Trajectory(
+                shown[path], actions[:length, i], spec.entry_rewards[path[1:]], spec.entry_costs[path[1:]], ended
+            )
+        )
+    basis = make_card(
+        env="tacit/Gridworld-v0",
+        env_kwargs=spec.env_kwargs() | ({} if observation == "position" else {"observation": observation}),
+        feature_names=("row", "column") if observation == "position" else ("state",),
+        source="sampled from a tabular policy",
+        seed=seed,
+    )
+    return from_trajectories(trajectories, {**basis, **(card or {})})
+
+
+def expert_demonstrations(
+    spec: GridworldSpec,
+    n: int = 50,
+    seed: int = 0,
+    *,
+    beta: float = EXPERT_BETA,
+    weight: float = EXPERT_WEIGHT,
+    observation: str = "position",
+) -> Demonstrations:
+    """n demonstrations of `expert_policy`, with a card that says how they were made and how often they violate."""
+    source = f"soft-optimal expert: reward minus {weight:g} a step in a constrained cell, beta {beta:g}"
+    policy = expert_policy(spec, beta, weight)
+    demos = sample_demonstrations(spec, policy, n, seed, observation=observation)
+    rate = demos.summary()["violation_rate_step"]
+    if spec.slip > 0:
+        note = (
+            f"With slip {spec.slip:g} any agent is pushed now and then: zero violations are impossible even for an "
+            f"expert, and none were filtered out. Here {rate:.2%} of the steps end in a constrained cell."
+        )
+    else:
+        note = f"No slip: an expert can avoid every violation. Here {rate:.2%} of the steps end in a constrained cell."
+    card = {**demos.card, "source": source, "beta": float(beta), "weight": float(weight), "note": note}
+    return from_trajectories(list(demos), card)

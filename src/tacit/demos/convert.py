@@ -1,0 +1,208 @@
+"""Demonstrations from and to other files: CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.demos.files import build, load, read_npz, save
+from tacit.errors import UserError
+from tacit.storage import atomic_write_text, read_bytes
+
+FALSE, TRUE = ("", "0", "false", "no"), ("1", "true", "yes")
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    card: Mapping[str, Any] | None = None,
+    drop_unfinished: bool = False,
+) -> Demonstrations:
+    """Read `source` (.csv, plain .npz or a demonstration file), write `target` (.npz or .csv), return the content."""
+    kind = Path(source).suffix.lower()
+    if kind == ".csv":
+        demos = from_csv(source, card=card, drop_unfinished=drop_unfinished)
+    elif kind == ".npz":
+        demos = from_npz(source, card=card)
+    else:
+        raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
+    if Path(target).suffix.lower() == ".csv":
+        to_csv(demos, target)
+    else:
+        save(demos, target)
+    return demos
+
+
+def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None) -> Demonstrations:
+    """A demonstration file, or arrays written with numpy.savez under the same names and without a card."""
+    arrays, own = read_npz(path)
+    if own is not None:
+        demos = load(path)
+        return build(path, demos.arrays(), {**demos.card, **(card or {})})
+    if (
+        "terminated" in arrays
+        and arrays["terminated"].dtype.kind in "iu"
+        and np.isin(arrays["terminated"], (0, 1)).all()
+    ):
+        arrays["terminated"] = arrays["terminated"].astype(bool)
+    return build(path, arrays, {**make_card(source=f"imported from {Path(path).name}"), **(card or {})})
+
+
+def from_csv(
+    path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
+) -> Demonstrations:
+    """A table with the columns episode, step, obs_*, act_*, reward, terminated and (optional) cost.
+
+    One row an observation: the last row of an episode has an observation but no action, reward or cost. If the last
+    observations were never recorded, `drop_unfinished` drops the actions whose outcome is unknown.
+    """
+    text = _decode(path)
+    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = list(table.fieldnames or [])
+        records = list(table)
+    except csv.Error as error:
+        raise UserError(f"{path}, line {table.line_num}: not a CSV table: {error}") from None
+    columns = _Columns(path, names)
+    episodes: dict[str, list[tuple[int, dict[str, str]]]] = {}
+    for line, record in enumerate(records, start=2):
+        if None in record or None in record.values():
+            raise UserError(f"{path}, row {line}: it does not have as many cells as the header; complete it")
+        episodes.setdefault(record["episode"].strip(), []).append((line, record))
+    if not episodes:
+        raise UserError(f"{path} has no rows: there are no demonstrations in it")
+    trajectories = [columns.trajectory(episode, rows, drop_unfinished) for episode, rows in episodes.items()]
+    basis = make_card(feature_names=columns.feature_names, source=f"imported from {Path(path).name}")
+    try:
+        return from_trajectories(trajectories, {**basis, **(card or {})})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _decode(path: str | os.PathLike[str]) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8") from None
+
+
+class _Columns:
+    """The header of a CSV table, and reading an episode with it."""
+
+    def __init__(self, path: str | os.PathLike[str], names: list[str]) -> None:
+        self.path = path
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"{path} has the column {twice!r} twice")
+        self.observations = ["obs"] if "obs" in names else [name for name in names if name.startswith("obs_")]
+        self.actions = ["act"] if "act" in names else [name for name in names if name.startswith("act_")]
+        self.has_cost = "cost" in names
+        lacking = [name for name in ("episode", "step", "reward", "terminated") if name not in names]
+        lacking += ["obs_NAME (or obs)"] if not self.observations else []
+        lacking += ["act_NAME (or act)"] if not self.actions else []
+        if lacking:
+            raise UserError(
+                f"{path} lacks the column {lacking[0]}: see docs/demonstrations.md for the columns of a table"
+            )
+        # The names after obs_; a single column "obs" is the index of a discrete observation.
+        self.feature_names = ["state"] if self.observations == ["obs"] else [c[4:] for c in self.observations]
+
+    def trajectory(self, episode: str, rows: list[tuple[int, dict[str, str]]], drop_unfinished: bool) -> Trajectory:
+        for expected, (line, record) in enumerate(rows):
+            if self._number(line, record, "step") != expected:
+                raise UserError(
+                    f"{self.path}, row {line}: episode {episode!r} has step {record['step']!r} where {expected} should "
+                    "follow; sort the rows and count the steps from 0"
+                )
+        last_line, last = rows[-1]
+        if any(last[name].strip() for name in self.actions):
+            if not drop_unfinished:
+                raise UserError(
+                    f"{self.path}, row {last_line}: episode {episode!r} ends with an action of unknown outcome; "
+                    "add a row with the last observation alone, or drop these actions (drop_unfinished)"
+                )
+            # The step that ended the episode is lost with its outcome.
+            terminated = False
+        else:
+            terminated = any(self._flag(line, record) for line, record in rows[-2:])
+        moves = rows[:-1]
+        if not moves:
+            raise UserError(f"{self.path}, row {last_line}: episode {episode!r} has no complete step; remove it")
+        for line, record in rows[:-2]:
+            if self._flag(line, record):
+                raise UserError(f"{self.path}, row {line}: episode {episode!r} goes on after it terminated")
+        return Trajectory(
+            self._table(rows, self.observations),
+            self._table(moves, self.actions),
+            self._table(moves, ["reward"])[:, 0],
+            self._table(moves, ["cost"])[:, 0] if self.has_cost else None,
+            terminated,
+        )
+
+    def _table(self, rows: list[tuple[int, dict[str, str]]], names: list[str]) -> np.ndarray:
+        """(rows, names) floats; (rows,) integers for the discrete columns "obs" and "act"."""
+        values = np.array([[self._number(line, record, name) for name in names] for line, record in rows])
+        if names not in (["obs"], ["act"]):
+            return values
+        values = values[:, 0]
+        bad = (values != np.floor(values)) | (np.abs(values) > 2**53)
+        if bad.any():
+            line = rows[int(np.argmax(bad))][0]
+            raise UserError(f"{self.path}, row {line}: the column {names[0]!r} must hold whole numbers")
+        return values.astype(np.int64)
+
+    def _number(self, line: int, record: dict[str, str], name: str) -> float:
+        try:
+            value = float(record[name])
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise UserError(f"{self.path}, row {line}, column {name!r}: {record[name][:40]!r} is not a finite number")
+        return value
+
+    def _flag(self, line: int, record: dict[str, str]) -> bool:
+        word = record["terminated"].strip().lower()
+        if word not in FALSE + TRUE:
+            raise UserError(f"{self.path}, row {line}, column 'terminated': {word[:40]!r} is neither true nor false")
+        return word in TRUE
+
+
+def to_csv(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
+    """The same table, with every digit of the numbers; the card is not part of it. Atomic."""
+    if demos.observations.ndim > 2 or demos.actions.ndim > 2:
+        raise UserError("only flat observations and actions fit into a table")
+    size = demos.observations[0].size
+    names = demos.card.get("feature_names") or [str(i) for i in range(size)]
+    obs = ["obs"] if demos.observations.ndim == 1 else [f"obs_{name}" for name in names]
+    act = ["act"] if demos.actions.ndim == 1 else [f"act_{i}" for i in range(demos.actions.shape[1])]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    cost = [] if demos.costs is None else ["cost"]
+    writer.writerow(["episode", "step", *obs, *act, "reward", "terminated", *cost])
+    blank = [""] * (len(act) + 1)
+    for i, t in enumerate(demos):
+        for step in range(len(t)):
+            ends = int(t.terminated and step == len(t) - 1)
+            known = [] if t.costs is None else [_digits(t.costs[step])]
+            numbers = [*_row(t.observations[step]), *_row(t.actions[step]), _digits(t.rewards[step])]
+            writer.writerow([i, step, *numbers, ends, *known])
+        writer.writerow([i, len(t), *_row(t.observations[-1]), *blank, "", *([] if t.costs is None else [""])])
+    atomic_write_text(path, out.getvalue())
+
+
+def _row(values: Any) -> list[str]:
+    return [_digits(value) for value in np.atleast_1d(values)]
+
+
+def _digits(value: Any) -> str:
+    """Shortest text that reads back as the same number."""
+    return repr(value.item())

@@ -1,0 +1,163 @@
+"""The demonstration file: a zip of NumPy arrays and a JSON card, readable with `numpy.load`; no pickles.
+
+A reader must not trust the file. Sizes are checked before anything is allocated, types before anything is interpreted,
+and the hash last, so that a damaged or hostile file ends in one sentence and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.demos.data import SCHEMA, Demonstrations
+from tacit.errors import UserError
+from tacit.storage import atomic_open, from_json, to_json
+
+ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
+CARD = "card.json"
+MAX_CARD_BYTES = 1 << 20
+MAX_BYTES = 1 << 30
+"""Of all arrays together, unless `load` is told otherwise."""
+DEFLATE_LIMIT = 1032
+"""No honest deflate stream expands further than this; a larger claim is a zip bomb or damage."""
+
+
+def save(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
+    """Write a demonstration file, whole or not at all. Equal content gives equal bytes."""
+    if Path(path).suffix != ".npz":
+        raise UserError(f"a demonstration file is called something.npz, not {os.fspath(path)!r}")
+    card = to_json(demos.full_card(), indent=2) + "\n"
+    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        # A fixed date: the bytes depend on nothing but the content.
+        archive.writestr(_member(CARD), card.encode("utf-8"))
+        for name, array in demos.arrays().items():
+            buffer = io.BytesIO()
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            np.lib.format.write_array(buffer, little, version=(1, 0), allow_pickle=False)
+            archive.writestr(_member(f"{name}.npy"), buffer.getvalue())
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonstrations:
+    """Read a demonstration file; UserError naming it when it is missing, damaged, altered or not one at all."""
+    arrays, card = read_npz(path, max_bytes=max_bytes)
+    if card is None:
+        raise UserError(
+            f"{path} has no {CARD}: if these are arrays of your own, import them with `tacit demos convert`"
+        )
+    if card.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path} has schema {card.get('schema')!r}, this version reads {SCHEMA}: "
+            "update tacit, or write the file again with this version"
+        )
+    demos = build(path, arrays, card)
+    if card.get("sha256") != demos.sha256:
+        raise UserError(f"{path} is damaged or was altered: its arrays do not match the hash in its card; get it again")
+    return demos
+
+
+def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: dict[str, Any]) -> Demonstrations:
+    """Demonstrations from named arrays; UserError naming the file when something is missing or does not fit."""
+    missing = [name for name in ARRAYS if name != "costs" and name not in arrays]
+    if missing:
+        raise UserError(
+            f"{path} lacks {', '.join(missing)}: a demonstration file holds {', '.join(ARRAYS)} (costs optional)"
+        )
+    try:
+        return Demonstrations(**{name: arrays.get(name) for name in ARRAYS}, card=card)  # type: ignore[arg-type]
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def read_npz(
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
+) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
+    """(arrays by name, card or None) of an .npz file, checked for size and type before being read."""
+    if not Path(path).is_file():
+        raise UserError(f"{path} is not a file" if Path(path).exists() else f"{path} does not exist")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _checked_members(path, archive, max_bytes)
+            arrays = {
+                name.removesuffix(".npy"): _read_array(path, archive, info)
+                for name, info in members.items()
+                if name != CARD
+            }
+            card = None if CARD not in members else from_json(archive.read(members[CARD]))
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    except Exception as error:  # zip, deflate, array header and JSON parsers raise a dozen types on damaged input
+        raise UserError(
+            f"{path} is not a readable demonstration file (truncated or damaged?): {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}; get it again or re-create it"
+        ) from None
+    if card is not None and not isinstance(card, dict):
+        raise UserError(f"{path}: {CARD} must be a JSON object")
+    return arrays, card
+
+
+def _checked_members(
+    path: str | os.PathLike[str], archive: zipfile.ZipFile, max_bytes: int
+) -> dict[str, zipfile.ZipInfo]:
+    allowed = {CARD, *(f"{name}.npy" for name in ARRAYS)}
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename
+        if name not in allowed:
+            raise UserError(
+                f"{path} holds {name[:80]!r}, which is no part of a demonstration file: {', '.join(ARRAYS)}"
+            )
+        if name in members:
+            raise UserError(f"{path} holds {name} twice; re-create it")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UserError(f"{path}: {name} is compressed in a way that is not supported; write it with deflate")
+        possible = info.compress_size * (DEFLATE_LIMIT if info.compress_type == zipfile.ZIP_DEFLATED else 1)
+        if info.file_size > possible:
+            raise UserError(
+                f"{path}: {name} claims {info.file_size} bytes, more than {info.compress_size} stored bytes can hold; "
+                "the file is damaged or hostile and was not read"
+            )
+        if name == CARD and info.file_size > MAX_CARD_BYTES:
+            raise UserError(f"{path}: {CARD} has {info.file_size} bytes, at most {MAX_CARD_BYTES} are read")
+        members[name] = info
+    total = sum(info.file_size for info in members.values())
+    if total > max_bytes:
+        raise UserError(
+            f"{path} would need {total} bytes of memory, more than {max_bytes}; raise max_bytes if you trust it"
+        )
+    return members
+
+
+def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(info) as file:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise UserError(f"{path}: {info.filename} has the unknown array format {version}; write it with numpy.save")
+        if dtype.hasobject or dtype.kind not in "biuf" or dtype.subdtype is not None:
+            raise UserError(
+                f"{path}: {info.filename} holds {dtype}, and only booleans, integers and floats are read "
+                "(objects are pickles, which can run code); convert it to a plain array"
+            )
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or size != info.file_size - file.tell():
+            raise UserError(f"{path}: {info.filename} does not hold the {shape} array that it announces; get it again")
+        data = file.read(size)
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
