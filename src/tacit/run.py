@@ -4,6 +4,7 @@
       config.json       algorithm, environment, seed and every setting, resolved; the folder's name is made from it
       provenance.json   versions, commit, processor, threads, command line, times (UTC)
       metrics.jsonl     one line an outer iteration       eval.jsonl   one line an evaluation
+      demos.npz         a copy of the demonstrations
       checkpoints/      step-00000010.safetensors, the newest two
       model/            policy.safetensors, cost.safetensors; policy.json, cost.json are their cards for human readers
       summary.json      what the terminal's table shows
@@ -29,12 +30,15 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from tacit import storage
 from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
 
 SCHEMA = 1
 _KEPT_CHECKPOINTS = 2
@@ -234,6 +238,19 @@ class Run:
             hint = "the run folder is incomplete" if self.done else f"finish it first with `tacit resume {self.path}`"
             raise UserError(f"{self.path} has no {name} ({file.relative_to(self.path)} is missing): {hint}")
         return storage.load_arrays(file)
+
+    def demonstrations(self) -> Demonstrations:
+        """What the run learns from: the copy in the folder, or the file that it was started with."""
+        from tacit.demos import load
+
+        recorded = self.config.get("demos") or {}
+        for file in (self.path / "demos.npz", recorded.get("path")):
+            if file is not None and Path(file).exists():
+                demos = load(file)
+                if demos.sha256 != recorded.get("sha256", demos.sha256):
+                    raise UserError(f"{file} holds other demonstrations than those that {self.path} was started with")
+                return demos
+        raise UserError(f"{self.path} has no demonstrations (demos.npz is missing): start the run again")
 
     def write(self, name: str, obj: object) -> None:
         """A further JSON file of the folder, such as certificate.json."""

@@ -1,0 +1,226 @@
+"""Learn the constraint behind demonstrations: a cost over states and actions, and a policy that respects it.
+
+  tacit learn ALGORITHM ENV [--demos FILE] [options of the algorithm]
+
+Without --demos the built-in expert makes them, with the same seed. The results are in a folder under --out, named after
+the settings: the same command again skips a finished run and resumes one that was interrupted.
+
+Examples:
+  tacit learn mce-exact tacit/Gridworld-v0
+  tacit learn mce-exact tacit/Gridworld-v0 --layout my_map.txt --slip 0.2 --demos logs.npz --beta 0.1 --budget 1e-3
+  tacit learn mce-exact tacit/Gridworld-v0 --env layout=wall-3 slip=0.3 moves=8 --seed 4
+  tacit learn mce-exact --help                   the options of an algorithm
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import shlex
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from tacit.commands import EnvId, call, facts, key_values, print_json
+from tacit.errors import UserError
+from tacit.inverse.registry import ALGORITHMS, find, make_config
+from tacit.run import Run
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.envs.gridworld import GridworldSpec
+
+GRIDWORLD = "tacit/Gridworld-v0"
+
+
+def main(args: list[str]) -> Any:
+    names = [arg for arg in args[:1] if not arg.startswith("-")]
+    if not names:
+        return call(_list_algorithms, "learn", _with_algorithms(), args)
+    algorithm = find(names[0])
+    config_class = algorithm.load().Config
+
+    def learn(
+        env: EnvId,
+        /,
+        config: Annotated[config_class, tyro.conf.arg(name="")],  # type: ignore[valid-type]
+        *,
+        demos: str | None = None,
+        layout: str | None = None,
+        slip: float | None = None,
+        env_options: Annotated[tuple[str, ...], tyro.conf.arg(name="env", metavar="KEY=VALUE")] = (),
+        seed: int = 0,
+        out: str = "runs",
+        json: bool = False,
+    ) -> None:
+        """Learn.
+
+        Args:
+            env: Environment, one of `tacit envs` or any registered as module:Name-v0.
+            config: Settings of the algorithm.
+            demos: Demonstration file; made by the built-in expert when not given.
+            layout: Gridworld: a built-in map (`tacit envs --layouts`) or a map file.
+            slip: Gridworld: the probability that an action is ignored.
+            env_options: Further options of the environment.
+            seed: Of everything random.
+            out: Folder for run folders.
+            json: Print the summary as JSON.
+        """
+        given = key_values(env_options, "--env")
+        for key, value in (("layout", layout), ("slip", slip)):
+            if value is not None and given.setdefault(key, value) != value:
+                raise UserError(f"--{key} and --env {key}=... contradict each other")
+        env_kwargs, data, path = prepare(env, given, demos, seed)
+        run = Run.start(
+            out,
+            algo=algorithm.name,
+            env=env,
+            env_kwargs=env_kwargs,
+            seed=seed,
+            config=dataclasses.asdict(config),
+            demos={"path": path, "sha256": data.sha256},
+            command=shlex.join(["tacit", "learn", *args]),
+        )
+        show(run, execute(run, data), json)
+
+    return call(learn, f"learn {algorithm.name}", f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}", args[1:])
+
+
+def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM")], /) -> None:
+    """Parse `tacit learn --help` and `tacit learn`, where no algorithm is named."""
+    raise UserError(f"the algorithm comes first: tacit learn {algorithm} ENV ...")
+
+
+def _with_algorithms() -> str:
+    lines = [f"  {algorithm.name:<12} {algorithm.summary}" for algorithm in ALGORITHMS.values()]
+    return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Preparing: environment and demonstrations
+
+
+def prepare(
+    env: str, given: Mapping[str, Any], demos: str | None, seed: int
+) -> tuple[dict[str, Any], Demonstrations, str | None]:
+    """(complete options of the environment, demonstrations, their file).
+
+    Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
+    """
+    from tacit import demos as demonstrations
+
+    check_env(env, given)
+    if demos is None:
+        env_kwargs = resolve_env(env, given)
+        return env_kwargs, make_demonstrations(env, env_kwargs, seed), None
+    data = demonstrations.load(demos)
+    made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
+    if made_in is not None and made_in != env:
+        raise UserError(f"{demos} was made in {made_in}, not in {env}")
+    if made_in == env and made_with and not given:
+        print(f"environment options are those of {demos}: {_listed(made_with)}", file=sys.stderr)
+        given = made_with
+    env_kwargs = resolve_env(env, given)
+    different = {key: value for key, value in made_with.items() if key in env_kwargs and env_kwargs[key] != value}
+    if different:
+        print(f"warning: {demos} was made with other options: {_listed(different)}", file=sys.stderr)
+    spec = gridworld(env, env_kwargs)
+    demonstrations.validate(data, env if spec is None else spec)
+    return env_kwargs, data, demos
+
+
+def _listed(mapping: Mapping[str, Any]) -> str:
+    texts = {key: "(map)" if "\n" in str(value) else str(value) for key, value in mapping.items()}
+    return ", ".join(f"{key}={value}" for key, value in texts.items())
+
+
+def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
+    """UserError for an environment that does not exist or does not have these options."""
+    import gymnasium
+
+    module, _, name = env.rpartition(":")  # module:Name-v0 is registered when the module is imported
+    if module:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise UserError(f"cannot import {module!r}, the module of the environment: {error}") from None
+    if name not in gymnasium.registry:
+        close = difflib.get_close_matches(name, [*gymnasium.registry], n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
+        raise UserError(f"there is no environment {name!r}; {hint}")
+    creator = gymnasium.registry[name].entry_point
+    if isinstance(creator, str):
+        file, _, attribute = creator.partition(":")
+        creator = getattr(import_module(file), attribute)
+    parameters = inspect.signature(creator).parameters if callable(creator) else {}
+    unknown = sorted(set(env_kwargs) - set(parameters))
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        raise UserError(f"{name} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
+
+
+def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with all defaults filled in and map files read, so that the run folder stands alone."""
+    spec = gridworld(env, env_kwargs)
+    return dict(env_kwargs) if spec is None else {**env_kwargs, **spec.env_kwargs()}
+
+
+def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
+    """The gridworld that these options describe, None for another environment."""
+    if env.rpartition(":")[2] != GRIDWORLD:
+        return None
+    from tacit.envs.gridworld import make_spec
+
+    try:
+        return make_spec(
+            **{key: value for key, value in env_kwargs.items() if key not in ("observation", "render_mode")}
+        )
+    except TypeError as error:
+        raise UserError(f"an option of {GRIDWORLD} has a value of the wrong type: {error}") from None
+
+
+def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50) -> Demonstrations:
+    """Demonstrations of the built-in expert; UserError where there is none."""
+    spec = gridworld(env, env_kwargs)
+    if spec is None:
+        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
+    from tacit.demos import expert_demonstrations
+
+    print(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}", file=sys.stderr)
+    return expert_demonstrations(spec, n, seed=seed)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Running
+
+
+def execute(run: Run, demos: Demonstrations) -> dict[str, Any]:
+    """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
+    from tacit.demos import save
+
+    algorithm = find(run.config["algo"]).load()
+    config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
+    with run:
+        if run.done:
+            print(f"{run.path} is finished already; remove it to learn again", file=sys.stderr)
+            return dict(run.read("summary.json"))
+        try:
+            # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
+            if not (run.path / "demos.npz").exists():
+                save(demos, run.path / "demos.npz")
+            summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
+            if not run.done:
+                run.finish(summary)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"continue with `tacit resume {run.path}`") from None
+    return dict(summary)
+
+
+def show(run: Run, summary: Mapping[str, Any], json: bool) -> None:
+    if json:
+        return print_json({"run": str(run.path), "summary": summary})
+    facts({key: value for key, value in summary.items() if not isinstance(value, list | dict)})
+    print(run.path)
