@@ -15,26 +15,21 @@ Examples:
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import inspect
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from tacit.commands import EnvId, call, facts, key_values, print_json
+from tacit.commands import EnvId, call, facts, print_json
+from tacit.commands.environment import EnvOptions, Options, gridworld, listed, resolve_env
 from tacit.errors import UserError
 from tacit.inverse.registry import ALGORITHMS, find, make_config
 from tacit.run import Run
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
-    from tacit.envs.gridworld import GridworldSpec
-
-GRIDWORLD = "tacit/Gridworld-v0"
 
 
 def main(args: list[str]) -> Any:
@@ -49,10 +44,8 @@ def main(args: list[str]) -> Any:
         /,
         config: Annotated[config_class, tyro.conf.arg(name="")],  # type: ignore[valid-type]
         *,
-        demos: str | None = None,
-        layout: str | None = None,
-        slip: float | None = None,
-        env_options: Annotated[tuple[str, ...], tyro.conf.arg(name="env", metavar="KEY=VALUE")] = (),
+        demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
+        options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
         json: bool = False,
@@ -63,18 +56,12 @@ def main(args: list[str]) -> Any:
             env: Environment, one of `tacit envs` or any registered as module:Name-v0.
             config: Settings of the algorithm.
             demos: Demonstration file; made by the built-in expert when not given.
-            layout: Gridworld: a built-in map (`tacit envs --layouts`) or a map file.
-            slip: Gridworld: the probability that an action is ignored.
-            env_options: Further options of the environment.
+            options: Options of the environment.
             seed: Of everything random.
             out: Folder for run folders.
             json: Print the summary as JSON.
         """
-        given = key_values(env_options, "--env")
-        for key, value in (("layout", layout), ("slip", slip)):
-            if value is not None and given.setdefault(key, value) != value:
-                raise UserError(f"--{key} and --env {key}=... contradict each other")
-        env_kwargs, data, path = prepare(env, given, demos, seed)
+        env_kwargs, data, path = prepare(env, options.given(), demos, seed)
         run = Run.start(
             out,
             algo=algorithm.name,
@@ -113,7 +100,6 @@ def prepare(
     """
     from tacit import demos as demonstrations
 
-    check_env(env, given)
     if demos is None:
         env_kwargs = resolve_env(env, given)
         return env_kwargs, make_demonstrations(env, env_kwargs, seed), None
@@ -122,64 +108,15 @@ def prepare(
     if made_in is not None and made_in != env:
         raise UserError(f"{demos} was made in {made_in}, not in {env}")
     if made_in == env and made_with and not given:
-        print(f"environment options are those of {demos}: {_listed(made_with)}", file=sys.stderr)
+        print(f"environment options are those of {demos}: {listed(made_with)}", file=sys.stderr)
         given = made_with
     env_kwargs = resolve_env(env, given)
     different = {key: value for key, value in made_with.items() if key in env_kwargs and env_kwargs[key] != value}
     if different:
-        print(f"warning: {demos} was made with other options: {_listed(different)}", file=sys.stderr)
+        print(f"warning: {demos} was made with other options: {listed(different)}", file=sys.stderr)
     spec = gridworld(env, env_kwargs)
     demonstrations.validate(data, env if spec is None else spec)
     return env_kwargs, data, demos
-
-
-def _listed(mapping: Mapping[str, Any]) -> str:
-    texts = {key: "(map)" if "\n" in str(value) else str(value) for key, value in mapping.items()}
-    return ", ".join(f"{key}={value}" for key, value in texts.items())
-
-
-def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
-    """UserError for an environment that does not exist or does not have these options."""
-    import gymnasium
-
-    module, _, name = env.rpartition(":")  # module:Name-v0 is registered when the module is imported
-    if module:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            raise UserError(f"cannot import {module!r}, the module of the environment: {error}") from None
-    if name not in gymnasium.registry:
-        close = difflib.get_close_matches(name, [*gymnasium.registry], n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
-        raise UserError(f"there is no environment {name!r}; {hint}")
-    creator = gymnasium.registry[name].entry_point
-    if isinstance(creator, str):
-        file, _, attribute = creator.partition(":")
-        creator = getattr(import_module(file), attribute)
-    parameters = inspect.signature(creator).parameters if callable(creator) else {}
-    unknown = sorted(set(env_kwargs) - set(parameters))
-    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        raise UserError(f"{name} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
-
-
-def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with all defaults filled in and map files read, so that the run folder stands alone."""
-    spec = gridworld(env, env_kwargs)
-    return dict(env_kwargs) if spec is None else {**env_kwargs, **spec.env_kwargs()}
-
-
-def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
-    """The gridworld that these options describe, None for another environment."""
-    if env.rpartition(":")[2] != GRIDWORLD:
-        return None
-    from tacit.envs.gridworld import make_spec
-
-    try:
-        return make_spec(
-            **{key: value for key, value in env_kwargs.items() if key not in ("observation", "render_mode")}
-        )
-    except TypeError as error:
-        raise UserError(f"an option of {GRIDWORLD} has a value of the wrong type: {error}") from None
 
 
 def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50) -> Demonstrations:
