@@ -48,7 +48,7 @@ class MDP:
     initial: (S,), a distribution.
     discount: in (0, 1), or in (0, 1] with a horizon.
     horizon: None (discounted, infinite) or the number of steps T.
-    terminal: (S,) booleans. Entering such a state ends the episode: V = 0 there, no reward, no entropy and no occupancy.
+    terminal: (S,) booleans. Entering such a state ends the episode: V = 0, no reward, entropy or occupancy there.
         Terminals are never inferred: a state that loops on itself goes on earning reward and entropy.
     """
 
@@ -148,7 +148,7 @@ class MDP:
 
     @cached_property
     def live_transitions(self) -> sp.csr_array:
-        """Transitions (S*A, S) with everything into and out of terminal states removed: rows may sum to less than one."""
+        """Transitions (S*A, S) without those into and out of terminal states: rows may sum to less than one."""
         alive = (~self.terminal).astype(np.float64)
         matrix = sp.diags_array(np.repeat(alive, self.n_actions)) @ self.transitions @ sp.diags_array(alive)
         matrix = sp.csr_array(matrix)
@@ -251,8 +251,7 @@ def solve(
     """
     from tacit.inverse import mce_exact
 
-    last: Solution | None = None
-    for last in mce_exact.learn(
+    steps = mce_exact.learn(
         mdp,
         features,
         expert_moments,
@@ -262,7 +261,9 @@ def solve(
         objective=objective,
         method=method,
         **options,
-    ):
-        pass
-    assert last is not None
-    return last
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return finished.value

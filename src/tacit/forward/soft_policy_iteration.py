@@ -77,10 +77,12 @@ def plan(mdp: MDP, reward: np.ndarray, beta: float, value: np.ndarray | None = N
         improved, log_policy = soft_max(q, beta, mdp.terminal)
         residual = float(np.abs(improved - value).max())
         if iteration > 0:  # the first value may be any warm start
-            if best is not None and residual >= 0.5 * best.residual:
-                break  # Newton no longer halves the residual: rounding has been reached
-            best = Plan(value, q, log_policy, residual, iteration)
-            if residual <= 1e-15 * (1.0 + float(np.abs(value).max())):
+            rounding = 1e-15 * (1.0 + float(np.abs(value).max())) / (1.0 - mdp.discount)
+            if best is None or residual < best.residual:
+                best = Plan(value, q, log_policy, residual, iteration)
+            elif residual <= 100 * rounding:
+                break  # as small as it gets
+            if residual <= rounding:
                 break
         value = PolicyResponse(mdp, np.exp(log_policy)).value_of(reward - beta * log_policy)
     assert best is not None

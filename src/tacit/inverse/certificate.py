@@ -1,0 +1,212 @@
+"""How good an answer is, from the weights alone.
+
+For any lambda >= 0 with its soft-optimal policy pi (method.md's notation in docs/exact-method.md):
+
+    gap             lambda . grad g = g(lambda) - (J + beta H)(pi): signed, negative when pi is infeasible; never alone
+    infeasibility   max_i (mu_pi - mu_D - budget)_i^+
+    KKT residual    max |lambda - [lambda - grad g]_+|, zero exactly at a solution
+    planner         max |T V - V| of the soft Bellman operator: how exact the policy is for these weights
+    backward error  pi is *exactly* optimal for the budget  b'_i = mu_pi,i - mu_D,i  where lambda_i > 0, else
+                    max(b_i, mu_pi,i - mu_D,i);  the number is max |b' - b|
+
+The causal likelihood is not convex: it has no duality gap, and stationarity stands in for the KKT residual.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.forward.soft_policy_iteration import evaluate_policy, occupancy, plan, response
+from tacit.inverse.dual_newton import kkt_residual
+
+if TYPE_CHECKING:
+    from tacit.inverse.feasibility import Diagnosis
+    from tacit.tabular import MDP
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Plain numbers; see the module's docstring for their meaning."""
+
+    status: str
+    objective: str
+    beta: float
+    gap: float
+    kkt: float
+    infeasibility: float
+    complementarity: float
+    """sum_i lambda_i |grad_i g|"""
+    planner_residual: float
+    backward_error: float
+    dual_value: float
+    """an upper bound on what any feasible policy can reach (convex objectives)"""
+    primal_value: float
+    """(J + beta H) of the returned policy"""
+    statement: str
+    """the verdict in words"""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def is_optimal(
+    weights: np.ndarray, gradient: np.ndarray, value: float, limit: np.ndarray, tolerance: float
+) -> bool:
+    """Optimal to working accuracy: feasible and complementary, relative to the size of the problem."""
+    loose = max(tolerance, 1e-9)
+    moments = 1.0 + float(np.abs(limit).max(initial=0.0))
+    infeasible = float(np.maximum(-gradient, 0.0).max(initial=0.0))
+    complementary = float(weights @ np.abs(gradient))
+    return infeasible <= 100 * loose * moments and complementary <= 1000 * loose * (1.0 + abs(value))
+
+
+def of_point(
+    mdp: MDP,
+    features: sp.csr_array,
+    weights: np.ndarray,
+    beta: float,
+    expert_moments: np.ndarray,
+    budget: np.ndarray,
+    objective: str,
+    point: Any,
+    converged: bool,
+) -> Certificate:
+    """The certificate of weights whose plan has just been computed."""
+    return _assemble(
+        mdp, weights, beta, expert_moments, budget, objective, point.plan, point.moments, point.gradient,
+        point.value, converged,
+    )  # fmt: skip
+
+
+def recompute(
+    mdp: MDP,
+    features: sp.csr_array,
+    weights: np.ndarray,
+    beta: float,
+    expert_moments: np.ndarray,
+    budget: np.ndarray,
+    *,
+    tolerance: float = 1e-9,
+) -> Certificate:
+    """The certificate of a convex objective from the weights alone: plan anew, trust nothing else."""
+    cost = (features @ weights).reshape(mdp.rewards.shape)
+    planned = plan(mdp, mdp.rewards - cost, beta)
+    visited = occupancy(mdp, planned.policy)
+    moments = features.T @ (visited if visited.ndim == 2 else visited.sum(axis=0)).ravel()
+    limit = expert_moments + budget
+    gradient = limit - moments
+    first = planned.value if mdp.horizon is None else planned.value[0]
+    value = float(mdp.live_initial @ first + weights @ limit)
+    done = is_optimal(weights, gradient, value, limit, tolerance)
+    return _assemble(
+        mdp, weights, beta, expert_moments, budget, "moments", planned, moments, gradient, value, done
+    )
+
+
+def _assemble(
+    mdp: MDP,
+    weights: np.ndarray,
+    beta: float,
+    expert_moments: np.ndarray,
+    budget: np.ndarray,
+    objective: str,
+    planned: Any,
+    moments: np.ndarray,
+    gradient: np.ndarray,
+    value: float,
+    converged: bool,
+) -> Certificate:
+    excess = moments - expert_moments
+    kkt = kkt_residual(weights, gradient)
+    soft_value = evaluate_policy(mdp, planned.policy, mdp.rewards, beta)
+    primal = float(mdp.live_initial @ (soft_value if mdp.horizon is None else soft_value[0]))
+    convex = objective != "likelihood"
+    status = "optimal" if converged else "iteration limit"
+    if convex:
+        backward = np.where(weights > 0, excess, np.maximum(budget, excess))
+        infeasibility = float(np.maximum(excess - budget, 0.0).max(initial=0.0))
+        backward_error = float(np.abs(backward - budget).max(initial=0.0))
+        statement = _convex_statement(converged, value, float(weights @ gradient), infeasibility, kkt, backward_error)
+    else:
+        infeasibility, backward_error = 0.0, 0.0
+        statement = (
+            "The causal likelihood is not convex, so there is no duality gap and no proof of a global optimum. "
+            f"The weights are stationary to {kkt:.2g} and the policy is exact for them to {planned.residual:.2g}."
+        )
+        status = "stationary" if converged else "iteration limit"
+    return Certificate(
+        status=status,
+        objective=objective,
+        beta=beta,
+        gap=float(weights @ gradient) if convex else math.nan,
+        kkt=kkt,
+        infeasibility=infeasibility,
+        complementarity=float(weights @ np.abs(gradient)),
+        planner_residual=planned.residual,
+        backward_error=backward_error,
+        dual_value=value,
+        primal_value=primal,
+        statement=statement,
+    )
+
+
+def _convex_statement(done: bool, value: float, gap: float, infeasibility: float, kkt: float, backward: float) -> str:
+    if done:
+        return (
+            f"Certified: no policy that keeps to the expert's feature expectations can do better than {value:.6g}, "
+            f"and this one is within {abs(gap):.2g} of it, breaking no limit by more than {infeasibility:.2g}. "
+            f"It is exactly optimal for a budget that differs by at most {backward:.2g}."
+        )
+    return (
+        f"Not converged: the KKT residual is {kkt:.2g}. Still rigorous: {value:.6g} bounds what any feasible policy can "
+        f"reach, and the policy is exactly optimal for a budget that differs by at most {backward:.2g}."
+    )
+
+
+def of_infeasible(diagnosis: Diagnosis, beta: float, objective: str) -> Certificate:
+    return Certificate(
+        status="infeasible",
+        objective=objective,
+        beta=beta,
+        gap=math.inf,
+        kkt=math.inf,
+        infeasibility=diagnosis.uniform_slack if diagnosis.uniform_slack is not None else diagnosis.violation,
+        complementarity=math.inf,
+        planner_residual=math.inf,
+        backward_error=math.inf,
+        dual_value=-math.inf,
+        primal_value=math.nan,
+        statement=diagnosis.in_words(),
+    )
+
+
+@dataclass(frozen=True)
+class PolicyCertificate:
+    """How far any policy q is from soft-optimal for a cost: V - V^q = beta E_q[sum gamma^t KL(q || pi)], exactly."""
+
+    loss: float
+    """nu0 . (V - V^q), in units of reward"""
+    divergence: float
+    """beta times the discounted KL divergence along q's own trajectories; equals `loss`"""
+    kl_per_step: float
+    """average KL(q || pi) over the steps that q takes, in nats"""
+
+
+def certify_policy(mdp: MDP, cost: np.ndarray, beta: float, policy: np.ndarray) -> PolicyCertificate:
+    """The certificate of any policy (S, A), or (T, S, A) with a horizon, against the soft-optimal one for R - cost."""
+    reward = mdp.rewards - cost
+    best = plan(mdp, reward, beta)
+    own = evaluate_policy(mdp, policy, reward, beta)
+    if mdp.horizon is not None:
+        loss = float(mdp.live_initial @ (best.value[0] - own[0]))
+    else:
+        loss = float(mdp.live_initial @ (best.value - own))
+    visited = response(mdp, policy).occupancy()
+    log_ratio = np.log(np.where(policy > 0, policy, 1.0)) - np.where(policy > 0, best.log_policy, 0.0)
+    divergence = float((visited * log_ratio).sum())
+    return PolicyCertificate(loss, beta * divergence, divergence / float(visited.sum()))

@@ -1,0 +1,238 @@
+"""Is there any policy with  mu_pi <= limit?  Decided by a linear program or a Farkas certificate, then explained.
+
+For y >= 0 every policy has  y.mu_pi >= min_pi y.mu_pi,  and the right side is the value of an ordinary (hard) MDP with cost
+y.phi. If it exceeds y.limit, no policy can satisfy  mu_pi <= limit:  y is a proof that anyone can check with one run of
+policy iteration. The linear program  min t  s.t.  mu_rho <= limit + t  over occupancies rho finds the best proof.
+
+Why it matters: with slipping dynamics every policy visits every reachable state with positive probability, while the moments
+of finitely many demonstrations have exact zeros; then budget 0 has no solution and the multipliers diverge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from tacit.forward.soft_policy_iteration import PolicyResponse, backup
+from tacit.tabular import MDP
+
+SMALL = 6000  # occupancy variables up to which the linear program is solved before anything else
+LARGE = 400_000  # beyond this only the Farkas test is made
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A proof that no policy satisfies  mu_pi <= limit, and what to do about it."""
+
+    farkas: np.ndarray
+    """(k,) y >= 0 with sum 1: y.mu_pi > y.limit for every policy."""
+    least_cost: float
+    """min over policies of y.mu_pi, recomputed by policy iteration."""
+    allowed_cost: float
+    """y.limit, which is smaller."""
+    uniform_slack: float | None
+    """The smallest number that, added to every budget, makes the problem feasible (from the linear program)."""
+    to_blame: tuple[int, ...]
+    """Indices of the features with the largest share in the proof."""
+    statistical_budget: np.ndarray | None = None
+    """(k,) budgets from the demonstrations' own variance (empirical Bernstein), never below what is feasible."""
+
+    @property
+    def violation(self) -> float:
+        """Every policy exceeds some limit by at least this much."""
+        return self.least_cost - self.allowed_cost
+
+    def in_words(self, names: list[str] | None = None) -> str:
+        """One paragraph for a person."""
+        label = [names[i] if names else f"feature {i}" for i in self.to_blame[:5]]
+        more = f" and {len(self.to_blame) - 5} more" if len(self.to_blame) > 5 else ""
+        text = (
+            "No policy can satisfy these constraints: whatever the agent does, some feature expectation exceeds the "
+            f"expert's plus the budget by at least {self.violation:.3g}. To blame: {', '.join(label)}{more}. "
+            "This is what happens when the dynamics slip and the demonstrations are finite: they never visit some "
+            "states that every policy visits now and then."
+        )
+        if self.uniform_slack is not None:
+            text += f" The smallest budget with a solution is {self.uniform_slack:.3g} more on every feature."
+        if self.statistical_budget is not None:
+            text += (
+                f" A budget that allows for the demonstrations' sampling error is between "
+                f"{self.statistical_budget.min():.3g} and {self.statistical_budget.max():.3g} a feature "
+                "(Solution.diagnosis.statistical_budget)."
+            )
+        return text + ' Or use objective="likelihood" or objective="plugin", which always have a solution.'
+
+
+def reachable(mdp: MDP) -> np.ndarray:
+    """(S,) states that some policy can reach, terminal states included."""
+    reached = mdp.initial > 0
+    alive = np.repeat(~mdp.terminal, mdp.n_actions)
+    forward = sp.csr_array(sp.diags_array(alive.astype(float)) @ mdp.transitions)
+    steps = mdp.n_states if mdp.horizon is None else mdp.horizon
+    frontier = reached
+    for _ in range(steps):
+        touched = np.asarray(forward.T @ np.repeat(frontier.astype(float), mdp.n_actions)) > 0
+        frontier = touched & ~reached
+        if not frontier.any():
+            break
+        reached = reached | frontier
+    return reached
+
+
+def least_cost(mdp: MDP, cost: np.ndarray) -> float:
+    """min over policies of E sum gamma^t cost, cost (S, A): hard policy iteration or backward induction."""
+    if mdp.horizon is not None:
+        value = np.zeros(mdp.n_states)
+        for _ in range(mdp.horizon):
+            value = np.where(mdp.terminal, 0.0, backup(mdp, cost, value).min(axis=1))
+        return float(mdp.live_initial @ value)
+    greedy = cost.argmin(axis=1)
+    value = np.zeros(mdp.n_states)
+    for _ in range(1000):
+        policy = np.zeros_like(cost)
+        policy[np.arange(mdp.n_states), greedy] = 1.0
+        value = PolicyResponse(mdp, policy).value_of(cost)
+        q = backup(mdp, cost, value)
+        # Change an action only when it is really better, or rounding makes two equal policies alternate for ever.
+        better = q.min(axis=1) < q[np.arange(mdp.n_states), greedy] - 1e-12 * (1.0 + np.abs(value))
+        better &= ~mdp.terminal
+        if not better.any():
+            break
+        greedy = np.where(better, q.argmin(axis=1), greedy)
+    # A lower bound that holds whatever the rounding: value + Bellman residual / (1 - gamma).
+    q = backup(mdp, cost, value)
+    slackness = np.minimum(np.where(mdp.terminal, 0.0, q.min(axis=1) - value), 0.0).min()
+    return float(mdp.live_initial @ value + slackness / (1.0 - mdp.discount))
+
+
+def farkas_proof(
+    mdp: MDP, features: sp.csr_array, limit: np.ndarray, ray: np.ndarray, uniform_slack: float | None = None
+) -> Diagnosis | None:
+    """Whether the direction `ray` >= 0 proves infeasibility; the Diagnosis if it does."""
+    total = float(ray.sum())
+    if not np.isfinite(total) or total <= 0:
+        return None
+    ray = ray / total
+    least = least_cost(mdp, (features @ ray).reshape(mdp.rewards.shape))
+    allowed = float(ray @ limit)
+    if least - allowed <= TOLERANCE * (1.0 + abs(allowed) + float(np.abs(limit) @ ray)):
+        return None
+    order = np.argsort(-ray, kind="stable")
+    blamed = order[: max(1, int(np.searchsorted(np.cumsum(ray[order]), 0.9)) + 1)]
+    return Diagnosis(ray, least, allowed, uniform_slack, tuple(int(i) for i in blamed))
+
+
+def decide_if_small(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
+    return decide(mdp, features, limit) if _variables(mdp) <= SMALL else None
+
+
+def decide(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
+    """A proof of infeasibility, or None when there is a solution (or the problem is too large for the program)."""
+    if _variables(mdp) > LARGE:
+        return None
+    slack, ray = smallest_uniform_slack(mdp, features, limit)
+    if slack <= TOLERANCE:
+        return None
+    return farkas_proof(mdp, features, limit, ray, uniform_slack=slack)
+
+
+def _variables(mdp: MDP) -> int:
+    return mdp.n_states * mdp.n_actions * (mdp.horizon or 1)
+
+
+def smallest_uniform_slack(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> tuple[float, np.ndarray]:
+    """min t s.t. some occupancy has mu <= limit + t (t may be negative: room to spare), and its multipliers (k,)."""
+    flow, source = flow_constraints(mdp)
+    copies = 1 if mdp.horizon is None else mdp.horizon
+    stacked = sp.hstack([features.T] * copies) if copies > 1 else features.T
+    inequality = sp.hstack([stacked, sp.csr_array(-np.ones((features.shape[1], 1)))], format="csr")
+    equality = sp.hstack([flow, sp.csr_array((flow.shape[0], 1))], format="csr")
+    objective = np.zeros(inequality.shape[1])
+    objective[-1] = 1.0
+    bounds = np.zeros((len(objective), 2))
+    bounds[:, 1] = np.inf
+    bounds[-1, 0] = -np.inf
+    result = linprog(objective, A_ub=inequality, b_ub=limit, A_eq=equality, b_eq=source, bounds=bounds, method="highs")
+    if result.status != 0:
+        raise RuntimeError(f"the feasibility program failed: {result.message}")
+    return float(result.x[-1]), np.maximum(-result.ineqlin.marginals, 0.0)
+
+
+def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
+    """(A, b) with A rho = b exactly for the discounted occupancies rho of policies, time-stacked with a horizon."""
+    leave = sp.csr_array(sp.kron(sp.eye_array(mdp.n_states), np.ones((1, mdp.n_actions))))
+    enter = mdp.discount * mdp.live_transitions_transposed
+    if mdp.horizon is None:
+        return sp.csr_array(leave - enter), mdp.live_initial
+    steps = mdp.horizon
+    blocks = sp.kron(sp.eye_array(steps), leave) - sp.kron(sp.eye_array(steps, k=-1), enter)
+    source = np.zeros(steps * mdp.n_states)
+    source[: mdp.n_states] = mdp.live_initial
+    return sp.csr_array(blocks), source
+
+
+def statistical_budget(
+    mdp: MDP, features: sp.csr_array, demonstrations: list[tuple[np.ndarray, np.ndarray]], delta: float = 0.05
+) -> np.ndarray:
+    """(k,) empirical-Bernstein half-widths of the expert's moments; jointly valid with probability 1 - delta.
+
+    With N independent trajectories, sample variance v and range B of a feature's discounted sum:
+    sqrt(2 v log(2k/delta) / N) + 7 B log(2k/delta) / (3 (N - 1)).
+    """
+    sums = trajectory_moments(mdp, features, demonstrations)
+    number, size = sums.shape
+    span = largest_sums(mdp, features)
+    if number < 2:
+        return span
+    log_term = np.log(2 * size / delta)
+    width = np.sqrt(2 * sums.var(axis=0, ddof=1) * log_term / number) + 7 * span * log_term / (3 * (number - 1))
+    return np.minimum(width, span)
+
+
+def trajectory_moments(
+    mdp: MDP, features: sp.csr_array, demonstrations: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """(N, k) the discounted feature sum of each trajectory."""
+    rows, columns, values = [], [], []
+    for i, (states, actions) in enumerate(demonstrations):
+        rows.append(np.full(len(actions), i))
+        columns.append(states[: len(actions)] * mdp.n_actions + actions)
+        values.append(mdp.discount ** np.arange(len(actions)))
+    weights = sp.csr_array(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
+        shape=(len(demonstrations), mdp.n_states * mdp.n_actions),
+    )
+    return (weights @ features).toarray()
+
+
+def largest_sums(mdp: MDP, features: sp.csr_array) -> np.ndarray:
+    """(k,) an upper bound of each feature's discounted sum over a trajectory."""
+    top = np.asarray(abs(features).max(axis=0).todense()).ravel()
+    if mdp.horizon is None:
+        return top / (1.0 - mdp.discount)
+    return top * float((mdp.discount ** np.arange(mdp.horizon)).sum())
+
+
+def with_advice(
+    diagnosis: Diagnosis,
+    mdp: MDP,
+    features: sp.csr_array,
+    expert_moments: np.ndarray,
+    budget: np.ndarray,
+    demonstrations: list[tuple[np.ndarray, np.ndarray]] | None,
+) -> Diagnosis:
+    """Add budgets that would do: the statistical one, raised uniformly if even that has no solution."""
+    uniform = diagnosis.uniform_slack
+    if uniform is None and _variables(mdp) <= LARGE:
+        uniform = smallest_uniform_slack(mdp, features, expert_moments + budget)[0]
+    proposal = None
+    if demonstrations is not None:
+        proposal = statistical_budget(mdp, features, demonstrations)
+        if _variables(mdp) <= LARGE:
+            missing = smallest_uniform_slack(mdp, features, expert_moments + proposal)[0]
+            proposal = proposal + max(0.0, missing) * 1.01
+    return replace(diagnosis, uniform_slack=uniform, statistical_budget=proposal)
