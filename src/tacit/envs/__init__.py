@@ -6,12 +6,13 @@ importing this package registers them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any
 
 import gymnasium
 
-FAMILIES = ("tacit.envs.gridworld",)
+FAMILIES = ("tacit.envs.gridworld", "tacit.envs.robots")
 """Modules with an `ENVIRONMENTS` tuple."""
 
 
@@ -34,6 +35,8 @@ class EnvInfo:
     """module:class of the batched environment."""
     extra: str | None = None
     """The optional dependency group that it needs, as in `pip install tacit[robots]`."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the entry points that make this environment out of its family."""
 
 
 def describe_envs() -> list[EnvInfo]:
@@ -46,7 +49,12 @@ def register_envs() -> None:
     for info in describe_envs():
         # The environments cut episodes off themselves (the horizon is an option of theirs): no max_episode_steps here.
         if info.id not in gymnasium.registry:
-            gymnasium.register(info.id, entry_point=info.entry_point, vector_entry_point=info.vector_entry_point)
+            gymnasium.register(
+                info.id,
+                entry_point=info.entry_point,
+                vector_entry_point=info.vector_entry_point,
+                kwargs=dict(info.kwargs),
+            )
 
 
 register_envs()

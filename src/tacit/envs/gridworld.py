@@ -42,7 +42,7 @@ ENVIRONMENTS = (
 def _observation_space(grid: GridworldSpec, observation: str) -> tuple[gym.Space[Any], tuple[str, ...]]:
     """(space, feature names) of one observation."""
     if observation == "position":
-        high = np.array(grid.shape, dtype=np.float32) - 1
+        high = np.maximum(np.array(grid.shape, dtype=np.float32) - 1, 1)  # a Box of one value makes Gymnasium warn
         return gym.spaces.Box(np.zeros(2, dtype=np.float32), high, dtype=np.float32), ("row", "column")
     if observation == "index":
         return gym.spaces.Discrete(grid.n_states), ("state",)
@@ -221,7 +221,7 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
         if self._state is None:
             raise gym.error.ResetNeeded("call reset() before step()")
         if not self.action_space.contains(action):
-            raise UserError(f"action must be an integer in 0 ... {self.grid.n_actions - 1}, not {action!r}")
+            raise UserError(f"action must be an integer in 0 ... {self.grid.n_actions - 1}, not {action}")
         entered = int(self.grid.sample_next(np.array([self._state]), np.array([action]), self.np_random)[0])
         self._state, self._steps = entered, self._steps + 1
         terminated = entered == self.grid.goal

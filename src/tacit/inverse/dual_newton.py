@@ -99,9 +99,10 @@ def minimise(
     done = 0
     for beta in betas:
         last = beta == betas[-1]
-        # Earlier stages only lead the way; they stop well before the barrier has vanished.
-        target = floor if last else max(floor, 1e-3 * tau)
+        # Earlier stages only lead the way: their barrier need not be finer than their entropy.
+        target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
         point = objective.at(weights, beta, point)
+        stuck = False
         while done < schedule.max_iterations:
             yield Progress(point, beta, tau, "barrier")
             done += 1
@@ -113,16 +114,16 @@ def minimise(
             )
             if last and kkt_residual(weights[relevant], point.gradient[relevant]) <= schedule.tolerance:
                 break
-            if error <= 10 * tau:
+            if error <= 10 * tau or stuck:
                 if tau <= target:
                     break
                 unit = schedule.reward_scale * schedule.moment_scale
                 tau = max(target, min(TAU_RATIO * tau, unit * (tau / unit) ** TAU_POWER))
             step = _barrier_step(objective, point, slack, tau, kappa, beta)
-            if step is None:
-                break
-            point, slack = step
-            weights = point.weights
+            stuck = step is None or np.array_equal(step[0].weights, weights)  # rounding: go on to the next tau
+            if step is not None:
+                point, slack = step
+                weights = point.weights
     if point is not None:
         yield from _active_set(objective, point, slack, schedule, schedule.max_iterations - done)
 

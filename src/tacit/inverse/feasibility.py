@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from tacit.forward.soft_policy_iteration import PolicyResponse, backup
 from tacit.tabular import MDP
 
-SMALL = 6000  # occupancy variables up to which the linear program is solved before anything else
+SMALL = 2000  # occupancy variables up to which the linear program is solved before anything else
 LARGE = 400_000  # beyond this only the Farkas test is made
 TOLERANCE = 1e-9
 

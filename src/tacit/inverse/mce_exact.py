@@ -32,7 +32,8 @@ from tacit.inverse import certificate as certificates
 from tacit.inverse import dual_newton, feasibility
 from tacit.tabular import MDP, Solution, _finite_array, feature_matrix
 
-DENSE_FEATURES = 1000  # up to here the Hessian is formed; beyond, sparse or matrix-free
+DENSE_FEATURES = 1000  # up to here the Hessian is formed; beyond, matrix-free
+DENSE_ONE_HOT = 120  # one-hot states have a sparse Newton system, which wins beyond this
 OBJECTIVES = ("moments", "likelihood", "plugin")
 METHODS = ("newton", "gradient")
 
@@ -70,7 +71,7 @@ class _Geometry:
             and np.array_equal(features.indices, states)
             and bool((features.data == 1.0).all())
         )
-        self.dense = self.size <= DENSE_FEATURES
+        self.dense = self.size <= (DENSE_ONE_HOT if self.one_hot_states else DENSE_FEATURES)
 
     @cached_property
     def dense_features(self) -> np.ndarray:
