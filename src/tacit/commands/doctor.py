@@ -99,9 +99,13 @@ def doctor(*, json: bool = False) -> int:
     missing = ", ".join(f"{package} missing" for package in CORE if package not in core)
     table.add_row("core", "the exact method, gridworld, reports", missing or _listed(core))
     for name, extra in extras.items():
-        state = f"not installed: {extra['install']}" if extra["missing"] else _listed(extra["versions"])
+        lacking = ", ".join(f"{package} missing" for package in extra["missing"])
+        state = lacking or _listed(extra["versions"])
         table.add_row(name, extra["purpose"], state)
     print_table(table)
+    for name, extra in extras.items():
+        if extra["install"]:
+            print(f"to get {name}: {extra['install']}")
     for line in found["advice"]:
         print(f"advice: {line}")
     return 1 if found["missing"] else 0

@@ -12,8 +12,7 @@ Examples:
   tacit learn mce-exact --help                   the options of an algorithm
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: the type of `config` is known only when the algorithm is.
 import dataclasses
 import shlex
 import sys
@@ -42,8 +41,8 @@ def main(args: list[str]) -> Any:
     def learn(
         env: EnvId,
         /,
-        config: Annotated[config_class, tyro.conf.arg(name="")],  # type: ignore[valid-type]
         *,
+        config: Annotated[config_class, tyro.conf.arg(name="")],  # type: ignore[valid-type]
         demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
@@ -93,7 +92,7 @@ def _with_algorithms() -> str:
 
 def prepare(
     env: str, given: Mapping[str, Any], demos: str | None, seed: int
-) -> tuple[dict[str, Any], Demonstrations, str | None]:
+) -> tuple[dict[str, Any], "Demonstrations", str | None]:
     """(complete options of the environment, demonstrations, their file).
 
     Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
@@ -119,7 +118,7 @@ def prepare(
     return env_kwargs, data, demos
 
 
-def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50) -> Demonstrations:
+def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50) -> "Demonstrations":
     """Demonstrations of the built-in expert; UserError where there is none."""
     spec = gridworld(env, env_kwargs)
     if spec is None:
@@ -134,7 +133,7 @@ def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: i
 # Running
 
 
-def execute(run: Run, demos: Demonstrations) -> dict[str, Any]:
+def execute(run: Run, demos: "Demonstrations") -> dict[str, Any]:
     """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
     from tacit.demos import save
 
