@@ -1,0 +1,51 @@
+"""Write one HTML page about one run, or about several side by side: what was learned, pictures, numbers, certificate.
+
+The page is self-contained: it opens anywhere, without a network, and can be mailed or archived.
+
+Examples:
+  tacit report runs/mce-exact-gridworld-s0-3fa1b2c4             into the run folder, as report.html
+  tacit report runs/* -o comparison.html
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tacit.commands import call, open_run, print_json
+from tacit.errors import UserError
+
+
+def report(
+    runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")],
+    /,
+    *,
+    out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
+    title: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None,
+    json: bool = False,
+) -> None:
+    """Write a report.
+
+    Args:
+        runs: Run folders, or their names within ./runs.
+        out: File to write; report.html in the run folder, or here when there are several runs.
+        title: Heading of the page.
+        json: Print the path as JSON.
+    """
+    if not runs:
+        raise UserError("which run? Name one or more run folders: tacit report RUN ...")
+    opened = [open_run(name) for name in runs]
+    from tacit.report import write_report
+
+    default = opened[0].path / "report.html" if len(opened) == 1 else Path("report.html")
+    path = write_report(opened, default if out is None else out, title)
+    if json:
+        print_json({"report": path, "runs": [run.path for run in opened]})
+    else:
+        print(path)
+
+
+def main(args: list[str]) -> Any:
+    return call(report, "report", __doc__, args)
