@@ -135,6 +135,12 @@ class PolicyResponse:
         source[self.mdp.terminal] = 0.0
         return (per_state + self._factor.solve_transposed(source)[:, None] * self.policy).ravel()
 
+    def visits_explaining(self, counts: np.ndarray) -> np.ndarray:
+        """(S,) visits of this policy when started from m = n(s) - gamma P' n(s,a), for counts n (S*A,)."""
+        per_state = counts.reshape(self.policy.shape).sum(axis=1)
+        starts = per_state - self.mdp.discount * (self.mdp.live_transitions_transposed @ counts)
+        return self._factor.solve_transposed(starts)
+
     def _average(self, per_action: np.ndarray) -> np.ndarray:
         mean = np.einsum("sa,sa...->s...", self.policy, per_action)
         mean[self.mdp.terminal] = 0.0
@@ -189,6 +195,18 @@ class TimedPolicyResponse:
             total += raw
             pushed = self.mdp.discount * (self.mdp.live_transitions_transposed @ raw)
         return total
+
+
+    def visits_explaining(self, counts: np.ndarray) -> np.ndarray:
+        """(T, S) visits when m_t = n_t(s) - gamma P' n_{t-1}(s,a) enter at each t, for counts n (T, S*A)."""
+        per_state = counts.reshape(self.policy.shape).sum(axis=2)
+        visits = np.empty_like(per_state)
+        carried = np.zeros(self.mdp.n_states)
+        for t, policy in enumerate(self.policy):
+            visits[t] = per_state[t] + carried
+            surplus = (visits[t][:, None] * policy).ravel() - counts[t]
+            carried = self.mdp.discount * (self.mdp.live_transitions_transposed @ surplus)
+        return visits
 
 
 def response(mdp: MDP, policy: np.ndarray) -> PolicyResponse | TimedPolicyResponse:

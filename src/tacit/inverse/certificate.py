@@ -54,9 +54,7 @@ class Certificate:
         return asdict(self)
 
 
-def is_optimal(
-    weights: np.ndarray, gradient: np.ndarray, value: float, limit: np.ndarray, tolerance: float
-) -> bool:
+def is_optimal(weights: np.ndarray, gradient: np.ndarray, value: float, limit: np.ndarray, tolerance: float) -> bool:
     """Optimal to working accuracy: feasible and complementary, relative to the size of the problem."""
     loose = max(tolerance, 1e-9)
     moments = 1.0 + float(np.abs(limit).max(initial=0.0))
@@ -103,9 +101,7 @@ def recompute(
     first = planned.value if mdp.horizon is None else planned.value[0]
     value = float(mdp.live_initial @ first + weights @ limit)
     done = is_optimal(weights, gradient, value, limit, tolerance)
-    return _assemble(
-        mdp, weights, beta, expert_moments, budget, "moments", planned, moments, gradient, value, done
-    )
+    return _assemble(mdp, weights, beta, expert_moments, budget, "moments", planned, moments, gradient, value, done)
 
 
 def _assemble(

@@ -77,8 +77,8 @@ class Progress:
 
 
 def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
-    """max |lambda - [lambda - grad]_+|: zero exactly at a solution."""
-    return float(np.abs(weights - np.maximum(weights - gradient, 0.0)).max(initial=0.0))
+    """max |lambda - [lambda - grad]_+|: zero exactly at a solution. Written as a minimum it does not cancel."""
+    return float(np.abs(np.minimum(weights, gradient)).max(initial=0.0))
 
 
 def minimise(
@@ -196,6 +196,12 @@ def _active_set(
         free = (candidate.weights > 0) | (candidate.gradient < 0)
         frozen = np.where(free, 0.0, np.inf)
         direction = candidate.newton_solve(frozen, np.where(free, -candidate.gradient, 0.0))
+        # Where the Hessian is all but singular (multipliers that ought to be infinite) the step is not to be believed.
+        longest = float(np.abs(direction).max(initial=0.0))
+        allowed = float(candidate.weights.max(initial=0.0)) + schedule.reward_scale
+        direction *= min(1.0, allowed / max(longest, 1e-300))
         candidate = objective.at(np.maximum(candidate.weights + direction, 0.0), beta, candidate)
+        if not candidate.value <= point.value + 1e-6 * (1.0 + abs(point.value)):
+            break
     if best is not point:
         yield Progress(best, beta, 0.0, "active set")

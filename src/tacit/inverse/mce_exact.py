@@ -235,7 +235,12 @@ class MomentsDual(_Problem):
 
 
 class CausalLikelihood(_Problem):
-    """-(beta/N) sum gamma^t log pi(a_t|s_t) + limit.lambda; `counts` are the discounted counts / N, (S,A) or (T,S,A)."""
+    """-(beta/N) sum gamma^t log pi(a_t|s_t) + limit.lambda; `counts` are the discounted counts / N, (S,A) or (T,S,A).
+
+    Because beta log pi = Q - V this equals m . V_lambda + lambda . mu_D up to a constant: the dual of the moments with the
+    initial distribution replaced by m = n(s) - gamma P' n(s,a), the starts that would explain the counts if the dynamics
+    had no luck. m has some negative entries, which is why the objective is not convex.
+    """
 
     def __init__(self, geometry: _Geometry, limit: np.ndarray, counts: np.ndarray) -> None:
         super().__init__(geometry, limit)
@@ -245,11 +250,18 @@ class CausalLikelihood(_Problem):
         return float(-point.beta * (self.counts * point.plan.log_policy).sum() + point.weights @ self.limit)
 
     def gradient(self, point: _DualPoint) -> np.ndarray:
-        counts = self.counts.reshape(*self.counts.shape[:-2], -1)
-        return self.geometry.transposed @ point.response.respond_transposed(counts) + self.limit
+        return self.geometry.transposed @ point.response.respond_transposed(self._flat_counts) + self.limit
 
     def attention(self, point: _DualPoint) -> np.ndarray:
-        return self.counts.sum(axis=-1, keepdims=True) * point.plan.policy
+        # The exact Hessian weighs each state's covariance with the visits that start from m; negative ones are dropped to
+        # keep the Newton system positive definite, and a share of the Fisher weights keeps every demonstrated state in.
+        explained = point.response.visits_explaining(self._flat_counts)
+        fisher = self.counts.sum(axis=-1)
+        return np.maximum(explained, 0.01 * fisher)[..., None] * point.plan.policy
+
+    @cached_property
+    def _flat_counts(self) -> np.ndarray:
+        return self.counts.reshape(*self.counts.shape[:-2], -1)
 
 
 def _sum_over_time(occupancy: np.ndarray) -> np.ndarray:
@@ -362,7 +374,9 @@ def learn(
     try:
         settings = Options(**options)
     except TypeError as error:
-        raise TypeError(f"solve: {str(error).split('__init__() ')[-1]}; options are {', '.join(Options.__annotations__)}") from None
+        raise TypeError(
+            f"solve: {str(error).split('__init__() ')[-1]}; options are {', '.join(Options.__annotations__)}"
+        ) from None
     matrix = feature_matrix(mdp, features)
     geometry = _Geometry(mdp, matrix)
     slack = _checked_budget(budget, geometry.size)

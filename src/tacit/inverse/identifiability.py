@@ -1,0 +1,65 @@
+"""What the data cannot say about the cost.
+
+The Hessian of the dual, (1/beta) sum_s d(s) Cov_a M(s,a), is the information that the demonstrators' actions carry about the
+weights. Directions in which it vanishes change no policy anywhere that the expert goes: no amount of demonstrations reveals
+them (potential shaping, states that cannot be reached, a constant cost when all episodes last equally long). With N
+demonstrations a direction is *revealed* when moving the cost along it by one unit of reward would change their
+log-likelihood by at least half a nat: N v'Fv >= 1 with the Fisher information F = Hess / beta (of one trajectory).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.tabular import MDP, Solution
+
+LARGEST = 3000  # features up to which the eigenvectors are computed
+NULL = 1e-10  # eigenvalues below this share of the largest are zero
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """Shapes: k features, r null directions."""
+
+    eigenvalues: np.ndarray
+    """(k,) of the dual's Hessian, ascending"""
+    null_space: np.ndarray
+    """(k, r) orthonormal directions of the weights that no demonstration can reveal"""
+    unknown: np.ndarray
+    """(k,) in [0, 1]: how much of each single weight lies in directions that the given data do not reveal"""
+    n_demonstrations: int | None
+
+    @property
+    def rank(self) -> int:
+        return len(self.eigenvalues) - self.null_space.shape[1]
+
+
+def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None = None) -> Identifiability:
+    """Null space and per-feature share of what cannot be known, at a solution.
+
+    n_demonstrations: how many there were; None asks what infinitely many would leave open.
+    """
+    size = solution.weights.shape[0]
+    if solution.status == "infeasible":
+        raise ValueError("an infeasible problem has no solution whose identifiability could be asked for")
+    if size > LARGEST:
+        raise ValueError(f"identifiability needs the eigenvectors of a {size} x {size} matrix; the limit is {LARGEST}")
+    hessian = _hessian(mdp, solution)
+    values, vectors = np.linalg.eigh(hessian)
+    scale = max(float(values[-1]), 1e-300)
+    null = values <= NULL * scale
+    hidden = null if n_demonstrations is None else (n_demonstrations * values / solution.beta < 1.0) | null
+    unknown = np.clip((vectors[:, hidden] ** 2).sum(axis=1), 0.0, 1.0)
+    return Identifiability(np.maximum(values, 0.0), vectors[:, null], unknown, n_demonstrations)
+
+
+def _hessian(mdp: MDP, solution: Solution) -> np.ndarray:
+    from tacit.inverse.mce_exact import MomentsDual, _Geometry
+
+    point: Any = MomentsDual(_Geometry(mdp, solution.features), solution.expert_moments + solution.budget).at(
+        solution.weights, solution.beta, None
+    )
+    return point.hessian
