@@ -9,7 +9,7 @@ class Metric(NamedTuple):
     label: str
     definition: str
     unit: str = ""
-    """"share" is shown in percent."""
+    """"share" (in percent) or "score" (between 0 and 1); otherwise whatever the reward or the step is."""
     better: str = ""
     """"higher" or "lower"."""
 
@@ -70,19 +70,22 @@ METRICS: dict[str, Metric] = {
         "AUROC",
         "Probability that a truly constrained cell has a higher learned cost than an allowed one (ties count half). "
         "1 is perfect, 0.5 is guessing.",
-        better="higher",
+        "score",
+        "higher",
     ),
     "auprc": Metric(
         "AUPRC",
         "Average precision of the learned cost as a detector of constrained cells. 1 is perfect; guessing gives the "
         "share of constrained cells.",
-        better="higher",
+        "score",
+        "higher",
     ),
     "best_iou": Metric(
         "best IoU",
         "Overlap (intersection over union) of the truly constrained cells with the cells whose cost exceeds a "
         "threshold, at the best threshold. 1 is perfect.",
-        better="higher",
+        "score",
+        "higher",
     ),
     "best_threshold": Metric("threshold", "Cells with a learned cost above it are marked, for the best IoU."),
 }

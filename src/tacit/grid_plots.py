@@ -1,0 +1,242 @@
+"""Maps of a gridworld with values on them, as bytes (SVG or PNG): visitations, costs, what cannot be known."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.errors import UserError
+from tacit.plots import INK, SOFT, Format, new_figure, plain, render, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WALL = "#59636e"
+RAMPS = {"cost": "#d7412b", "visits": "#1f7bc4", "unknown": "#7a5cc0"}
+"""Values fade from transparent to these, so that zero looks like the page, light or dark."""
+_MAP_INCHES = 2.6  # the longer side; small, so that labels stay readable in a page with four maps in a row
+_MAX_LIVE_CELLS = 1600  # above it a map is one image: a shape a cell would make the file heavy
+
+
+def grid_map(layout: Sequence[str], *, format: Format = "svg") -> bytes:
+    """The map itself. layout: one string a row; S start, G goal, X constrained, # wall, anything else free."""
+    with style():
+        figure, axes = _map_axes(layout)
+        for r, line in enumerate(layout):
+            for c, kind in enumerate(line):
+                if kind == "X":
+                    _cell(axes, r, c, RAMPS["cost"], 0.16)
+                    for slope in (1, -1):
+                        axes.plot(
+                            [c - 0.2, c + 0.2], [r - 0.2 * slope, r + 0.2 * slope], color=RAMPS["cost"], linewidth=1.6
+                        )
+        _draw_fixtures(axes, layout)
+        _draw_key(figure, axes, layout)
+        return render(figure, format, tight=False)
+
+
+def grid_heatmap(
+    layout: Sequence[str],
+    row: ArrayLike,
+    col: ArrayLike,
+    values: ArrayLike,
+    *,
+    label: str,
+    ramp: str = "cost",
+    scale: Literal["linear", "log"] = "linear",
+    vmax: float | None = None,
+    outline: ArrayLike | None = None,
+    hatch: ArrayLike | None = None,
+    format: Format = "svg",
+) -> bytes:
+    """Values (S,) >= 0 of the states at cells (row, col) (S,) of the map.
+
+    ramp: a key of RAMPS. "log" shows three decades below the largest value; smaller ones fade out.
+    outline: (S,) bool, cells to draw a line around (the true constraint). hatch: (S,) in [0, 1], how strongly to strike
+    a cell through (what cannot be known). In SVG each cell carries its value as a tooltip.
+    """
+    rows, cols = np.asarray(row, dtype=int), np.asarray(col, dtype=int)
+    data = np.asarray(values, dtype=np.float64)
+    if not rows.shape == cols.shape == data.shape or data.ndim != 1:
+        raise UserError(
+            f"row, col and values must be arrays of one length, got {rows.shape}, {cols.shape}, {data.shape}"
+        )
+    top = float(np.nanmax(data, initial=0.0)) if vmax is None else float(vmax)
+    shade = _shade(data, top, scale)
+    live = len(data) <= _MAX_LIVE_CELLS
+    with style():
+        figure, axes = _map_axes(layout)
+        if live:
+            for state in range(len(data)):
+                _cell(axes, rows[state], cols[state], RAMPS[ramp], shade[state], gid=f"cell-{state}")
+        else:
+            _cells_as_image(axes, layout, rows, cols, RAMPS[ramp], shade)
+        if hatch is not None:
+            _draw_hatch(axes, rows, cols, np.asarray(hatch, dtype=np.float64))
+        if outline is not None:
+            _draw_outline(axes, layout, rows, cols, np.asarray(outline, dtype=bool))
+        _draw_fixtures(axes, layout)
+        _draw_bar(figure, axes, RAMPS[ramp], top, scale, label)
+        image = render(figure, format, tight=False)
+    if format == "svg" and live:
+        tips = {
+            f"cell-{s}": f"row {r}, column {c}: {v:.4g}"
+            for s, (r, c, v) in enumerate(zip(rows, cols, data, strict=True))
+        }
+        image = _with_titles(image, tips)
+    return image
+
+
+def _shade(values: np.ndarray, top: float, scale: str) -> np.ndarray:
+    """Opacity in [0, 1]; only 0 (and NaN) is fully transparent on a linear scale."""
+    if not top > 0:
+        return np.zeros(len(values))
+    share = np.nan_to_num(np.clip(values, 0.0, top)) / top
+    if scale == "linear":
+        return np.where(share > 0, 0.03 + 0.97 * share, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.clip(1 + np.log10(share) / 3, 0.0, 1.0)
+
+
+def _map_axes(layout: Sequence[str]) -> tuple[Figure, Axes]:
+    if not layout or not layout[0]:
+        raise UserError("the map is empty")
+    height, width = len(layout), max(map(len, layout))
+    size = _MAP_INCHES / max(height, width)
+    figure = new_figure(width * size + 0.46, height * size + 0.86)  # room for labels and what stands below the map
+    whole_width, whole_height = figure.get_size_inches()
+    place = (0.26 / whole_width, 0.64 / whole_height, width * size / whole_width, height * size / whole_height)
+    axes = figure.add_axes(place)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
+    axes.grid(False)
+    for side in ("top", "right", "bottom", "left"):
+        axes.spines[side].set(visible=True, linewidth=0.8)
+    every = max(1, math.ceil(max(height, width) / 12))
+    axes.set_xticks(range(0, width, every))
+    axes.set_yticks(range(0, height, every))
+    axes.tick_params(length=0, labelsize=7, labelcolor=SOFT, top=True, bottom=False, labeltop=True, labelbottom=False)
+    if max(height, width) <= 40:
+        for x in np.arange(0.5, width - 1):
+            axes.axvline(x, color=SOFT, linewidth=0.35, alpha=0.6)
+        for y in np.arange(0.5, height - 1):
+            axes.axhline(y, color=SOFT, linewidth=0.35, alpha=0.6)
+    return figure, axes
+
+
+def _cell(axes: Axes, row: int, col: int, colour: str, alpha: float, gid: str | None = None) -> None:
+    from matplotlib.patches import Rectangle
+
+    patch = Rectangle((col - 0.5, row - 0.5), 1, 1, facecolor=(colour, float(alpha)), linewidth=0, gid=gid)
+    patch.set_antialiased(False)
+    axes.add_artist(patch)
+    patch.set_clip_on(False)  # shorter files
+
+
+def _cells_as_image(
+    axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.ndarray, colour: str, shade: np.ndarray
+) -> None:
+    from matplotlib.colors import to_rgb
+
+    image = np.zeros((len(layout), max(map(len, layout)), 4))
+    image[..., :3] = to_rgb(colour)
+    image[rows, cols, 3] = shade
+    axes.imshow(image, interpolation="nearest", aspect="equal", zorder=0.5)
+
+
+def _draw_fixtures(axes: Axes, layout: Sequence[str]) -> None:
+    """Walls, start and goal."""
+    size = min(11.0, _MAP_INCHES * 72 / max(len(layout), max(map(len, layout))) * 0.5)
+    for r, line in enumerate(layout):
+        for c, kind in enumerate(line):
+            if kind == "#":
+                _cell(axes, r, c, WALL, 1.0)
+            elif kind in "SG":
+                axes.text(c, r, kind, ha="center", va="center_baseline", fontsize=size, fontweight="bold")
+
+
+def _draw_outline(axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.ndarray, mask: np.ndarray) -> None:
+    """A line around every connected block of cells."""
+    from matplotlib.collections import LineCollection
+
+    inside = {(int(r), int(c)) for r, c, m in zip(rows, cols, mask, strict=True) if m}
+    edges = []
+    for r, c in inside:
+        for dr, dc, edge in (
+            (-1, 0, [(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)]),
+            (1, 0, [(c - 0.5, r + 0.5), (c + 0.5, r + 0.5)]),
+            (0, -1, [(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)]),
+            (0, 1, [(c + 0.5, r - 0.5), (c + 0.5, r + 0.5)]),
+        ):
+            if (r + dr, c + dc) not in inside:
+                edges.append(edge)
+    width = 1.8 if max(len(layout), len(layout[0])) <= 40 else 0.8
+    axes.add_collection(LineCollection(sorted(edges), colors=INK, linewidths=width, capstyle="projecting"))
+
+
+def _draw_hatch(axes: Axes, rows: np.ndarray, cols: np.ndarray, strength: np.ndarray) -> None:
+    """Three diagonal strokes a cell, the stronger the less is known."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    lines, colours = [], []
+    for r, c, weight in zip(rows, cols, np.clip(np.nan_to_num(strength), 0, 1), strict=True):
+        if weight < 0.05:
+            continue
+        for shift in (-1 / 3, 0.0, 1 / 3):
+            low, high = max(-0.5, -0.5 + shift), min(0.5, 0.5 + shift)
+            lines.append([(c + low, r - low + shift), (c + high, r - high + shift)])
+            colours.append(to_rgba(SOFT, 0.25 + 0.75 * weight))
+    axes.add_collection(LineCollection(lines, colors=colours, linewidths=0.7))
+
+
+def _draw_bar(figure: Figure, axes: Axes, colour: str, top: float, scale: str, label: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    place = axes.get_position()
+    height = figure.get_size_inches()[1]
+    bar = figure.add_axes((place.x0, 0.4 / height, place.width, 0.1 / height))
+    # Shapes and not an image, so that a page can exchange the colour here as in the cells.
+    steps = 48
+    for step in range(steps):
+        # Each reaches to the right end and adds a little: rectangles side by side would show seams.
+        left, alpha = step / steps, 1 / (steps - step)
+        bar.add_artist(Rectangle((left, 0), 1 - left, 1, facecolor=(colour, alpha), linewidth=0))
+    bar.set(xlim=(0, 1), ylim=(0, 1))
+    bar.grid(False)
+    bar.set_yticks([])
+    for side in ("top", "right"):
+        bar.spines[side].set_visible(True)
+    if not top > 0:
+        bar.set_xticks([0], ["0"])
+    elif scale == "log":
+        decades = np.arange(math.ceil(math.log10(top) - 3 + 1e-9), math.floor(math.log10(top)) + 1)
+        bar.set_xticks(1 + (decades - math.log10(top)) / 3, [f"{10.0**k:g}" for k in decades])
+    else:
+        bar.set_xticks([0, 0.5, 1], ["0", f"{top / 2:.2g}", f"{top:.2g}"])
+    bar.tick_params(length=2, labelsize=7.5)
+    bar.set_xlabel(plain(label), fontsize=8, labelpad=2)
+
+
+def _draw_key(figure: Figure, axes: Axes, layout: Sequence[str]) -> None:
+    """What the marks mean, where the heat-maps have their scale; only marks that are on the map."""
+    place = axes.get_position()
+    words = {"S": "S start", "G": "G goal", "X": "× hidden constraint", "#": "■ wall"}
+    text = "    ".join(word for mark, word in words.items() if any(mark in line for line in layout))
+    middle, height = place.x0 + place.width / 2, figure.get_size_inches()[1]
+    figure.text(middle, 0.46 / height, text, ha="center", va="center", fontsize=7.5, color=INK)
+
+
+def _with_titles(svg: bytes, titles: Mapping[str, str]) -> bytes:
+    """Tooltips: a <title> inside each group whose id is known."""
+
+    def add(match: re.Match[str]) -> str:
+        title = titles.get(match[1])
+        return match[0] if title is None else f"{match[0]}<title>{title}</title>"
+
+    return re.sub(r'<g id="([^"]+)">', add, svg.decode()).encode()

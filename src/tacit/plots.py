@@ -1,0 +1,240 @@
+"""Figures as bytes (SVG or PNG): convergence, results with intervals, learning curves. Maps are in grid_plots.py.
+
+Matplotlib is imported when a figure is drawn, without pyplot, and its settings are changed only while drawing. The same
+input gives the same bytes. All figures have a transparent background and draw their text and axes in INK, so that a
+page can put its own text colour in its place (the report does, for dark mode). Colours are told apart by people with
+any common colour vision; lines differ in marker and dash as well.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1f2429"
+"""Text, axes, outlines."""
+SOFT = "#8b949e"
+"""Grid lines and secondary marks."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_MARKERS, _DASHES = "osD^vP", ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1)), "-")
+
+Format = Literal["svg", "png"]
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tacit",
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.0,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": SOFT,
+    "grid.linewidth": 0.4,
+    "grid.alpha": 0.45,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "savefig.transparent": True,
+}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height))
+
+
+def style() -> Any:
+    import matplotlib
+
+    return matplotlib.rc_context(cast(Any, _STYLE))
+
+
+def render(figure: Figure, format: Format, tight: bool = True) -> bytes:
+    buffer = io.BytesIO()
+    box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
+    metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
+    figure.savefig(buffer, format=format, dpi=200, metadata=metadata, **box)
+    return buffer.getvalue()
+
+
+def plain(text: str) -> str:
+    """A user's text with nothing left to Matplotlib's mathematics."""
+    return text.replace("$", r"\$")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Convergence
+
+
+def residual_curves(metrics: Sequence[Mapping[str, Any]], *, format: Format = "svg") -> bytes:
+    """KKT residual, |gap| and infeasibility against the iteration, on a logarithmic scale, with the stages of beta."""
+    names = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "infeasibility"}
+    with style():
+        figure = new_figure(4.6, 2.9)
+        axes = figure.add_subplot()
+        x = _numbers(metrics, "iteration", default=range(len(metrics)))
+        for i, (key, name) in enumerate(names.items()):
+            y = np.abs(_numbers(metrics, key))
+            y[~(y > 0)] = np.nan  # exact zeros have no place on a logarithmic axis
+            if np.isfinite(y).any():
+                axes.plot(x, y, color=COLOURS[i], linestyle=_DASHES[i], label=name, zorder=3 - i * 0.1)
+        axes.set_yscale("log")
+        axes.set(xlabel="iteration", ylabel="distance from the optimum")
+        _mark_stages(axes, x, _numbers(metrics, "beta"))
+        _legend(axes)
+        return render(figure, format)
+
+
+def dual_curve(metrics: Sequence[Mapping[str, Any]], *, format: Format = "svg") -> bytes:
+    """The value of the dual against the iteration; it jumps where beta does."""
+    with style():
+        figure = new_figure(4.6, 2.9)
+        axes = figure.add_subplot()
+        x = _numbers(metrics, "iteration", default=range(len(metrics)))
+        axes.plot(x, _numbers(metrics, "dual_value"), color=COLOURS[0], marker="o", markersize=2.5)
+        axes.set(xlabel="iteration", ylabel="dual value")
+        _mark_stages(axes, x, _numbers(metrics, "beta"))
+        return render(figure, format)
+
+
+def _numbers(records: Sequence[Mapping[str, Any]], key: str, default: Any = None) -> np.ndarray:
+    """(n,) of one entry of each record, NaN where it is missing or no number."""
+    fallback = [math.nan] * len(records) if default is None else list(default)
+    values = [record.get(key, fallback[i]) for i, record in enumerate(records)]
+    return np.array([v if isinstance(v, int | float) else math.nan for v in values], dtype=np.float64)
+
+
+def _mark_stages(axes: Axes, x: np.ndarray, beta: np.ndarray) -> None:
+    """Shade every other stretch of constant beta and write beta above those that are wide enough."""
+    if not np.isfinite(beta).any():
+        return
+    starts = [0, *(np.flatnonzero(np.diff(beta) != 0) + 1)]
+    ends = [*starts[1:], len(x)]
+    left = [x[0] if s == 0 else (x[s - 1] + x[s]) / 2 for s in starts]
+    right = [x[-1] if e == len(x) else (x[e - 1] + x[e]) / 2 for e in ends]
+    span = max(x[-1] - x[0], 1e-9)
+    if span > 1e-9:
+        axes.set_xlim(x[0], x[-1])
+    for number, (a, b, s) in enumerate(zip(left, right, starts, strict=True)):
+        if number % 2:
+            axes.axvspan(a, b, color=SOFT, alpha=0.13, linewidth=0)
+        if (b - a) / span > 0.055:
+            name = f"β = {beta[s]:g}" if number == 0 or (b - a) / span > 0.14 else f"{beta[s]:g}"
+            axes.text(
+                (a + b) / 2, 1.02, name, transform=axes.get_xaxis_transform(), ha="center", fontsize=6.5, color=SOFT
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Results
+
+
+def interval_lines(
+    x: ArrayLike,
+    series: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    yscale: Literal["linear", "log", "symlog"] = "linear",
+    reference: float | None = None,
+    format: Format = "svg",
+) -> bytes:
+    """One line a method, {name: (value, low, high)} each (n,), with its interval as a band. NaN leaves a gap."""
+    points = np.asarray(x, dtype=np.float64)
+    with style():
+        figure = new_figure(4.6, 3.0)
+        axes = figure.add_subplot()
+        for i, (name, triple) in enumerate(series.items()):
+            value, low, high = (np.asarray(v, dtype=np.float64) for v in triple)
+            if not value.shape == low.shape == high.shape == points.shape:
+                raise UserError(f"{name}: value, low and high need {len(points)} entries each, one for each x")
+            colour = COLOURS[i % len(COLOURS)]
+            axes.fill_between(points, low, high, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(
+                points,
+                value,
+                color=colour,
+                marker=_MARKERS[i % len(_MARKERS)],
+                linestyle=_DASHES[i % len(_DASHES)],
+                label=plain(name),
+            )
+        if reference is not None:
+            axes.axhline(reference, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.set(xlabel=plain(xlabel), ylabel=plain(ylabel), yscale=yscale)
+        _legend(axes)
+        return render(figure, format)
+
+
+def learning_curves(
+    curves: Mapping[str, Sequence[tuple[ArrayLike, ArrayLike]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    reference: tuple[str, float] | None = None,
+    format: Format = "svg",
+) -> bytes:
+    """{method: [(x, y) of each seed]}: every seed as a thin line, their interquartile mean as a thick one."""
+    from matplotlib.ticker import EngFormatter
+
+    from tacit.stats import iqm
+
+    with style():
+        figure = new_figure(4.6, 3.0)
+        axes = figure.add_subplot()
+        for i, (name, seeds) in enumerate(curves.items()):
+            colour = COLOURS[i % len(COLOURS)]
+            pairs = [(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)) for x, y in seeds]
+            pairs = [(x[np.isfinite(y)], y[np.isfinite(y)]) for x, y in pairs]
+            pairs = [(x, y) for x, y in pairs if len(x)]
+            for x, y in pairs:
+                axes.plot(x, y, color=colour, linewidth=0.7, alpha=0.45)
+            if not pairs:
+                continue
+            # Only where every seed has data, so that the middle line does not jump when one ends early.
+            grid = np.unique(np.concatenate([x for x, _ in pairs]))
+            grid = grid[(grid >= max(x[0] for x, _ in pairs)) & (grid <= min(x[-1] for x, _ in pairs))]
+            middle = iqm(np.stack([np.interp(grid, x, y) for x, y in pairs]), axis=0)
+            seeds_note = f" ({len(pairs)} seeds)" if len(pairs) > 1 else ""
+            axes.plot(
+                grid,
+                middle,
+                color=colour,
+                linewidth=2,
+                linestyle=_DASHES[i % len(_DASHES)],
+                label=plain(name) + seeds_note,
+            )
+        if reference is not None:
+            name, level = reference
+            axes.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (1, 2)), label=plain(name))
+        axes.set(xlabel=plain(xlabel), ylabel=plain(ylabel))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        _legend(axes)
+        return render(figure, format)
+
+
+def _legend(axes: Axes) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.08), ncols=3, borderaxespad=0, handlelength=2.4)

@@ -1,0 +1,125 @@
+"""What the report reads: the run folder and nothing else. What a folder lacks is left out and noted.
+
+Files read, all optional but config.json:
+    config.json, provenance.json, DONE         what was run
+    summary.json          {"status", "table": {"expert" | "unconstrained" | "learned": {metric: number or
+                          {"value", "low", "high", ...}}}, "cost_quality": {metric: number}, "diagnosis": {...}}
+    certificate.json      {"status", "statement", "gap", "kkt", "infeasibility", "planner_residual",
+                          "backward_error", ...}
+    metrics.jsonl         {"iteration", "beta", "dual_value", "kkt", "gap", "infeasibility"} a line
+    eval.jsonl            {"step", "eval/return", ...} a line
+    figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
+                          true_constraint, unknown, each (S,); metadata {"layout": the text of the map}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit import storage
+from tacit.errors import UserError
+from tacit.run import Run
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Everything the report knows about a run."""
+
+    name: str
+    config: dict[str, Any]
+    done: bool
+    provenance: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    certificate: dict[str, Any] = field(default_factory=dict)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    evals: list[dict[str, Any]] = field(default_factory=list)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    """Per-state arrays for the pictures, all of one length."""
+    layout: tuple[str, ...] = ()
+    """Rows of the map."""
+    notes: tuple[str, ...] = ()
+    """What is missing or damaged, in words."""
+
+    @property
+    def status(self) -> str:
+        return str(self.summary.get("status") or self.certificate.get("status") or ("" if self.done else "unfinished"))
+
+    @property
+    def quality(self) -> dict[str, Any]:
+        """The quality of the cost, {metric: entry}."""
+        quality = self.summary.get("cost_quality")
+        return quality if isinstance(quality, dict) else {}
+
+    @property
+    def table(self) -> dict[str, dict[str, Any]]:
+        """{agent: {metric: entry}}, without entries of the wrong kind."""
+        table = self.summary.get("table")
+        return {k: v for k, v in table.items() if isinstance(v, dict)} if isinstance(table, dict) else {}
+
+
+def load_run(run: Run) -> RunData:
+    """Read a run folder; what is missing or damaged ends up in `notes`."""
+    notes: list[str] = [] if run.done else ["This run has not finished: the numbers below are not final."]
+
+    def attempt(name: str, read: Callable[[], T], default: T, needed: bool = False) -> T:
+        if not (run.path / name).exists():
+            if needed:
+                notes.append(f"The folder has no {name}, so what it would show is left out.")
+            return default
+        try:
+            value = read()
+        except UserError as error:
+            notes.append(f"Left out because {error}.")
+            return default
+        if not isinstance(value, type(default)):
+            notes.append(f"Left out because {name} does not have the expected form.")
+            return default
+        return value
+
+    exact = run.config["algo"] == "mce-exact"
+    nothing: tuple[dict[str, np.ndarray], dict[str, Any]] = ({}, {})
+    arrays, metadata = attempt(
+        "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), nothing, exact
+    )
+    layout = metadata.get("layout", "")
+    rows = tuple(layout.strip("\n").split("\n") if isinstance(layout, str) else map(str, layout))
+    return RunData(
+        name=run.path.name,
+        config=run.config,
+        done=run.done,
+        provenance=attempt("provenance.json", lambda: run.read("provenance.json"), {}, True),
+        summary=attempt("summary.json", lambda: run.read("summary.json"), {}, True),
+        certificate=attempt("certificate.json", lambda: run.read("certificate.json"), {}, exact),
+        metrics=attempt("metrics.jsonl", run.metrics, [], exact),
+        evals=attempt("eval.jsonl", run.evals, []),
+        arrays=_checked_arrays(arrays, rows, notes),
+        layout=rows if rows != ("",) else (),
+        notes=tuple(notes),
+    )
+
+
+def _checked_arrays(arrays: dict[str, np.ndarray], layout: tuple[str, ...], notes: list[str]) -> dict[str, np.ndarray]:
+    """The arrays that can be drawn on the map; the others are noted and dropped."""
+    if "row" not in arrays or "col" not in arrays:
+        return {}
+    row, col = arrays["row"], arrays["col"]
+    fits = (
+        row.ndim == 1
+        and row.shape == col.shape
+        and row.dtype.kind in "iu"
+        and col.dtype.kind in "iu"
+        and all(0 <= r < len(layout) and 0 <= c < len(layout[r]) for r, c in zip(row, col, strict=True))
+    )
+    if not fits:
+        notes.append("Left out because the pictures in figures.safetensors do not fit the map.")
+        return {}
+    wrong = [name for name, array in arrays.items() if array.shape != row.shape]
+    if wrong:
+        notes.append(f"Left out because they do not fit the map: {', '.join(wrong)}.")
+    return {name: array for name, array in arrays.items() if name not in wrong}

@@ -1,0 +1,201 @@
+"""Small pieces of HTML for the report: numbers with definitions, tables, figures that follow the page's colours."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from tacit import grid_plots, plots
+from tacit.metrics import Metric, lookup
+
+_THEME = {
+    plots.INK: "currentColor",
+    plots.SOFT: "var(--faint)",
+    grid_plots.WALL: "var(--wall)",
+    **{colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)},
+    **{colour: f"var(--{name})" for name, colour in grid_plots.RAMPS.items()},
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One block of the report."""
+
+    title: str
+    body: str
+    css: str = ""
+
+    def html(self, anchor: str) -> str:
+        label = f"{anchor}-{re.sub(r'[^a-z0-9]+', '-', self.title.lower()).strip('-')}"
+        return (
+            f'<section class="{self.css}" aria-labelledby="{label}">\n<h2 id="{label}">{esc(self.title)}</h2>\n'
+            f"{self.body}\n</section>"
+        )
+
+
+def esc(text: object) -> str:
+    return html.escape(str(text), quote=True)
+
+
+def define(label: str, definition: str) -> str:
+    """A word that explains itself on hover, tap and keyboard focus."""
+    if not definition:
+        return esc(label)
+    return f'<abbr tabindex="0" data-tip="{esc(definition)}" aria-description="{esc(definition)}">{esc(label)}</abbr>'
+
+
+def glossary(metrics: Iterable[Metric]) -> str:
+    """All definitions in one list, for paper."""
+    entries = sorted({(m.label, m.definition) for m in metrics if m.definition}, key=lambda entry: entry[0].lower())
+    return '<dl class="glossary">' + "".join(f"<dt>{esc(a)}</dt><dd>{esc(b)}</dd>" for a, b in entries) + "</dl>"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Numbers
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def number(value: float, unit: str = "") -> str:
+    """Four digits, a real minus sign, powers of ten written out; "share" in percent, "score" with three decimals."""
+    if math.isnan(value):
+        return "unknown"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if unit == "score":
+        return f"{value:.3f}"
+    if unit == "share":
+        digits = 3 if abs(value) < 0.9995 else 4
+        return f"{_decimal(100 * value, digits)}\N{NO-BREAK SPACE}%"
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        power = str(int(exponent)).replace("-", "−")
+        return f'<span class="num">{_decimal(float(mantissa), 2)} × 10<sup>{power}</sup></span>'
+    return _decimal(value, 4)
+
+
+def _decimal(value: float, digits: int) -> str:
+    """So many significant digits, never a power of ten; no decimals from 1000 on, nor for integers."""
+    if value == 0:
+        return "0"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:.0f}".replace("-", "−")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def value_of(entry: object) -> float | None:
+    """The number of an entry of a table, which is a number or {"value": ..., "low": ..., "high": ...}."""
+    if isinstance(entry, Mapping):
+        entry = entry.get("value", entry.get("mean"))
+    return float(entry) if is_number(entry) else None
+
+
+def measured(key: str, entry: object) -> str:
+    """An entry of a table with its interval, if it has one, underneath."""
+    unit, value = lookup(key).unit, value_of(entry)
+    if value is None:
+        return '<span class="missing">–</span>'
+    text = number(value, unit)
+    if isinstance(entry, Mapping):
+        upper = entry.get("upper")
+        if entry.get("count") == 0 and is_number(upper):
+            n = f" in {entry['n']} episodes" if is_number(entry.get("n")) else ""
+            return f'{text}<span class="interval">none{n}: at most {number(upper, unit)}</span>'
+        low, high = entry.get("low"), entry.get("high")
+        if is_number(low) and is_number(high):
+            return f'{text}<span class="interval">{number(low, unit)} to {number(high, unit)}</span>'
+    return text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str], str]], css: str = "") -> str:
+    """Cells are HTML. rows: (cells, class of the row)."""
+    top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    body = "".join(
+        f'<tr class="{row_css}"><th scope="row">{cells[0]}</th>'
+        + "".join(f"<td>{cell}</td>" for cell in cells[1:])
+        + "</tr>\n"
+        for cells, row_css in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{esc(caption)}"><table class="{css}">'
+        f"<caption>{esc(caption)}</caption><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def metric_table(caption: str, rows: Mapping[str, Mapping[str, Any]], keys: Sequence[str], main: str = "") -> str:
+    """One row an agent, one column a metric that any of them has."""
+    present = [key for key in keys if any(value_of(row.get(key)) is not None for row in rows.values())]
+    head = ["", *(define(lookup(key).label, lookup(key).definition) for key in present)]
+
+    def cell(key: str, row: Mapping[str, Any]) -> str:
+        return f'<span title="{esc(lookup(key).definition)}">{measured(key, row.get(key))}</span>'
+
+    body = [
+        ([esc(name), *(cell(key, row) for key in present)], "main" if name == main else "")
+        for name, row in rows.items()
+    ]
+    return table(caption, head, body)
+
+
+def facts(entries: Iterable[tuple[str, str]]) -> str:
+    """A list of names and values; values are HTML."""
+    return '<dl class="facts">' + "".join(f"<dt>{esc(k)}</dt><dd>{v}</dd>" for k, v in entries) + "</dl>"
+
+
+def details(summary: str, body: str) -> str:
+    return f"<details><summary>{esc(summary)}</summary>{body}</details>"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Figures
+
+
+def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> str:
+    """An SVG of plots.py or grid_plots.py inside the page, in the page's own colours. `caption` and `more` are HTML."""
+    label = f"{title}. {re.sub('<[^>]+>', '', caption)}"
+    return f"<figure>{inline_svg(svg, name, label)}<figcaption><b>{esc(title)}</b>{caption}</figcaption>{more}</figure>"
+
+
+def inline_svg(svg: bytes, name: str, label: str) -> str:
+    """`name` keeps the ids of several figures of one page apart."""
+    text = svg.decode("utf-8")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    view = re.search(r'viewBox="([^"]+)"', text)
+    assert view is not None
+    head = f'<svg viewBox="{view[1]}" role="img" aria-label="{esc(html.unescape(label))}">'
+    text = head + text[text.index(">") + 1 :]
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    text = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', text)
+    text = text.replace("xlink:href=", "href=")
+    for colour, variable in _THEME.items():
+        text = re.sub(re.escape(colour), variable, text, flags=re.IGNORECASE)
+    return re.sub(r"\n\s*", "\n", text).strip()
+
+
+def cell_numbers(row: np.ndarray, col: np.ndarray, values: np.ndarray) -> str:
+    """The numbers behind a map, as a table in the shape of the map."""
+    grid: list[list[str]] = [[""] * (int(col.max()) + 1) for _ in range(int(row.max()) + 1)]
+    for r, c, v in zip(row, col, values, strict=True):
+        grid[int(r)][int(c)] = f"{v:.3g}".replace("-", "−")
+    head = "<tr><td></td>" + "".join(f'<th scope="col">{c}</th>' for c in range(len(grid[0]))) + "</tr>"
+    body = "".join(
+        f'<tr><th scope="row">{r}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        for r, cells in enumerate(grid)
+    )
+    return details("numbers", f'<div class="scroll" tabindex="0"><table class="cells">{head}{body}</table></div>')

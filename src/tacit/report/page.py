@@ -1,0 +1,93 @@
+"""The page: the sections of each run, a comparison when there are several, the definitions."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+
+from tacit import __version__, storage
+from tacit.errors import UserError
+from tacit.report.data import RunData, load_run
+from tacit.report.html import Section, esc, facts, glossary, metric_table
+from tacit.report.sections import TABLE_KEYS, convergence, learning, numbers, pictures, provenance, used_metrics
+from tacit.report.verdict import answer, certificate, diagnosis
+from tacit.run import Run
+
+SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
+    answer,
+    diagnosis,
+    pictures,
+    numbers,
+    learning,
+    certificate,
+    convergence,
+    provenance,
+)
+
+
+def write_report(runs: Sequence[Run], path: str | os.PathLike[str], title: str | None = None) -> Path:
+    """Write the report of `runs` to `path` (whole or not at all) and return it."""
+    if not runs:
+        raise UserError("a report needs at least one run folder")
+    path = Path(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file for the report, such as {path / 'report.html'}")
+    storage.atomic_write_text(path, render_report([load_run(run) for run in runs], title))
+    return path
+
+
+def render_report(runs: Sequence[RunData], title: str | None = None) -> str:
+    """The page as text."""
+    title = title or _title(runs)
+    parts = [f"<header><h1>{esc(title)}</h1>{_chips(runs[0]) if len(runs) == 1 else ''}</header>"]
+    if len(runs) > 1:
+        parts.append(_comparison(runs).html("all"))
+    for number, data in enumerate(runs):
+        parts.append(_article(data, f"run{number}", heading=len(runs) > 1))
+    parts.append(Section("Definitions", glossary(used_metrics(runs))).html("all"))
+    template = resources.files("tacit.report").joinpath("template.html").read_text("utf-8")
+    values = {"title": esc(title), "version": esc(__version__), "body": "\n".join(parts)}
+    # In one pass: what is put in is not looked at again, whatever it contains.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
+
+
+def _title(runs: Sequence[RunData]) -> str:
+    if len(runs) > 1:
+        return f"{len(runs)} runs compared"
+    return f"What {runs[0].config['algo']} learned on {runs[0].config['env'].rsplit('/', 1)[-1]}"
+
+
+def _chips(data: RunData) -> str:
+    config = data.config
+    chips = [("method", config["algo"]), ("environment", config["env"]), ("seed", config["seed"])]
+    chips += [(key, config["env_kwargs"][key]) for key in ("layout", "slip") if _short(config["env_kwargs"].get(key))]
+    chips += [
+        (key, config["config"][key]) for key in ("objective", "beta", "budget") if _short(config["config"].get(key))
+    ]
+    chips += [("status", data.status)] if data.status else []
+    return '<ul class="chips">' + "".join(f"<li>{esc(k)} <b>{esc(v)}</b></li>" for k, v in chips) + "</ul>"
+
+
+def _short(value: object) -> bool:
+    return isinstance(value, str | int | float) and len(str(value)) <= 24 and "\n" not in str(value)
+
+
+def _article(data: RunData, anchor: str, heading: bool) -> str:
+    parts = [f'<article id="{anchor}">']
+    if heading:
+        parts.append(f"<h1>{esc(data.name)}</h1>{_chips(data)}")
+    for build in SECTIONS:
+        section = build(data, anchor)
+        if section is not None:
+            parts.append(section.html(anchor))
+    return "\n".join([*parts, "</article>"])
+
+
+def _comparison(runs: Sequence[RunData]) -> Section:
+    rows = {f"{i + 1}. {data.name}": {**data.table.get("learned", {}), **data.quality} for i, data in enumerate(runs)}
+    body = metric_table("the learned agent of each run", rows, [*TABLE_KEYS, "auroc", "best_iou"])
+    links = facts((f"run {i + 1}", f'<a href="#run{i}">{esc(data.name)}</a>') for i, data in enumerate(runs))
+    return Section("Side by side", body + "<h3>Runs</h3>" + links)

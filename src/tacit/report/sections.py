@@ -1,0 +1,211 @@
+"""The sections that show: numbers, pictures, curves, and where they come from.
+
+Each is a function `(RunData, anchor) -> Section | None`; None when the run has nothing to show there. `anchor` is
+unique for each run of the page and keeps the ids of figures apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit import storage
+from tacit.metrics import Metric, lookup
+from tacit.report.data import RunData
+from tacit.report.html import Section, cell_numbers, details, esc, facts, figure, is_number, metric_table, value_of
+from tacit.report.verdict import certificate_checks
+
+TABLE_KEYS = (
+    "return",
+    "discounted_return",
+    "terminated_return",
+    "feasible_return",
+    "violation_rate",
+    "violation_rate_step",
+    "violation_rate_episode",
+    "initial_violation_rate",
+    "violation_occupancy",
+    "excess_violation_occupancy",
+    "length",
+)
+QUALITY_KEYS = ("auroc", "auprc", "best_iou")
+AGENTS = {"expert": "expert", "unconstrained": "without constraint", "learned": "learned constraint"}
+_MAX_NUMBERED_CELLS = 900
+
+
+def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
+    """Everything that the page mentions, for the list of definitions."""
+    keys: set[str] = set()
+    for data in runs:
+        keys |= {key for row in data.table.values() for key in row if key in TABLE_KEYS}
+        keys |= set(QUALITY_KEYS) & set(data.quality)
+    proof = {check for data in runs for check, _ in certificate_checks(data).values()}
+    return [lookup(key) for key in keys] + [Metric(check.label, check.meaning) for check in proof]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Numbers and pictures
+
+
+def numbers(data: RunData, anchor: str) -> Section | None:
+    """Expert, unconstrained and learned agent side by side; the quality of the cost."""
+    rows = {AGENTS.get(name, name): data.table[name] for name in sorted(data.table, key=_agent_order)}
+    body = ""
+    if rows:
+        starts = any(value_of(row.get("initial_violation_rate")) for row in rows.values())
+        keys = [key for key in TABLE_KEYS if key != "initial_violation_rate" or starts]
+        body += metric_table("what the agents do in the true environment", rows, keys, AGENTS["learned"])
+    quality = {"learned cost": data.quality}
+    if any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS):
+        body += "<h3>How well the learned cost marks the true constraint</h3>"
+        body += metric_table("judged on all cells that can be reached", quality, QUALITY_KEYS)
+    return Section("Numbers", body) if body else None
+
+
+def _agent_order(name: str) -> tuple[int, str]:
+    order = list(AGENTS)
+    return (order.index(name) if name in order else len(order), name)
+
+
+def pictures(data: RunData, anchor: str) -> Section | None:
+    """The map and what happens on it."""
+    from tacit.grid_plots import grid_heatmap, grid_map
+
+    if not data.layout:
+        return None
+    arrays = data.arrays
+    figures = [
+        figure(
+            grid_map(data.layout),
+            f"{anchor}-map",
+            "The map",
+            "S is the start, G the goal, red crosses the hidden constraint. The learner never sees the crosses.",
+        )
+    ]
+    visits = "Expected visits in an episode, on a logarithmic scale."
+    beta = data.config["config"].get("beta")
+    at_beta = f"β = {beta:g}. " if is_number(beta) else ""
+    shown: list[tuple[str, str, str, str, str]] = [
+        ("expert_visits", "What the expert does", "visits per episode", "visits", visits),
+        (
+            "cost_state",
+            "The recovered cost",
+            "cost of a visit, in units of reward",
+            "cost",
+            f"{at_beta}What a visit to each cell costs the learned agent. The line surrounds the hidden constraint; "
+            "hatched cells cannot be known.",
+        ),
+        ("learned_visits", "What the learned agent does", "visits per episode", "visits", visits),
+        (
+            "cost_state_beta001",
+            "The recovered cost at β = 0.01",
+            "cost of a visit, in units of reward",
+            "cost",
+            "The same problem with a tenth of the entropy or less, the setting of the paper's figure.",
+        ),
+        ("unconstrained_visits", "What an agent without constraint does", "visits per episode", "visits", visits),
+        (
+            "unknown",
+            "What cannot be known",
+            "0 known, 1 not known",
+            "unknown",
+            "How little the demonstrations say about the cost of each cell: whatever it were, the same behaviour would "
+            "have been seen.",
+        ),
+    ]
+    truth = arrays.get("true_constraint")
+    for name, title, label, ramp, caption in shown:
+        if name not in arrays:
+            continue
+        values = np.asarray(arrays[name], dtype=np.float64)
+        svg = grid_heatmap(
+            data.layout,
+            arrays["row"],
+            arrays["col"],
+            values,
+            label=label,
+            ramp=ramp,
+            scale="log" if ramp == "visits" else "linear",
+            vmax=1.0 if name == "unknown" else None,
+            outline=truth,
+            hatch=arrays.get("unknown") if ramp == "cost" else None,
+        )
+        more = cell_numbers(arrays["row"], arrays["col"], values) if len(values) <= _MAX_NUMBERED_CELLS else ""
+        figures.append(figure(svg, f"{anchor}-{name}", title, caption, more))
+    return Section("Pictures", f'<div class="figures">{"".join(figures)}</div>')
+
+
+def convergence(data: RunData, anchor: str) -> Section | None:
+    """How the solver got there."""
+    from tacit.plots import dual_curve, residual_curves
+
+    figures = []
+    if _has(data.metrics, ("kkt", "gap", "infeasibility")):
+        caption = "Lower is better. Bands are the stages of β, each started from the result of the last."
+        figures.append(
+            figure(residual_curves(data.metrics), f"{anchor}-residuals", "Distance from the optimum", caption)
+        )
+    if _has(data.metrics, ("dual_value",)):
+        caption = "What is minimised: an upper bound on what any allowed policy can achieve. β changes its level."
+        figures.append(figure(dual_curve(data.metrics), f"{anchor}-dual", "Value of the dual", caption))
+    return Section("Convergence", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
+
+
+def learning(data: RunData, anchor: str) -> Section | None:
+    """Evaluations during training."""
+    from tacit.plots import learning_curves
+
+    figures = []
+    for key in ("return", "feasible_return", "violation_rate_step", "violation_rate_episode"):
+        pairs = [
+            (record.get("step", record.get("iteration", i)), value)
+            for i, record in enumerate(data.evals)
+            if (value := value_of(record.get(f"eval/{key}", record.get(key)))) is not None
+        ]
+        if len(pairs) >= 2:
+            x, y = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
+            expert = value_of(data.table.get("expert", {}).get(key))
+            svg = learning_curves(
+                {data.config["algo"]: [(x, y)]},
+                xlabel="steps" if "step" in data.evals[0] else "iteration",
+                ylabel=lookup(key).label,
+                reference=None if expert is None else ("expert", expert),
+            )
+            figures.append(
+                figure(svg, f"{anchor}-eval-{key}", lookup(key).label.capitalize(), esc(lookup(key).definition))
+            )
+    return Section("During training", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
+
+
+def _has(records: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> bool:
+    """Do at least two records carry a number under one of the keys?"""
+    return sum(any(is_number(record.get(key)) for key in keys) for record in records) >= 2
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Where it comes from
+
+
+def provenance(data: RunData, anchor: str) -> Section | None:
+    """Command, seed, versions, commit, demonstrations: what is needed to do it again."""
+    source, demos = data.provenance, data.config.get("demos") or {}
+    entries = [("run", f"<code>{esc(data.name)}</code>")]
+    if source.get("command"):
+        entries.append(("command", f"<code>{esc(source['command'])}</code>"))
+    entries += [("seed", esc(data.config["seed"])), ("environment", f"<code>{esc(data.config['env'])}</code>")]
+    if demos.get("path"):
+        entries.append(("demonstrations", f"<code>{esc(demos['path'])}</code>"))
+    if demos.get("sha256"):
+        entries.append(("their SHA-256", f"<code>{esc(demos['sha256'])}</code>"))
+    versions = source.get("versions")
+    if isinstance(versions, dict):
+        entries.append(("versions", esc(", ".join(f"{name} {version}" for name, version in versions.items()))))
+    for key, label in (("commit", "commit"), ("cpu", "processor"), ("started", "started"), ("finished", "finished")):
+        if source.get(key):
+            entries.append((label, esc(source[key])))
+    settings = storage.to_json(
+        {key: data.config.get(key) for key in ("env", "env_kwargs", "seed", "config", "demos")}, indent=2
+    )
+    return Section("Provenance", facts(entries) + details("all settings", f"<pre>{esc(settings)}</pre>"))

@@ -1,0 +1,290 @@
+"""The sections that judge: what was found, in words, whether it is proved, and what to do when nothing fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tacit.metrics import lookup
+from tacit.report.data import RunData
+from tacit.report.html import Section, define, details, esc, facts, is_number, number, table, value_of
+
+
+class Check(NamedTuple):
+    """One number of the certificate: what it means and how small is small."""
+
+    label: str
+    meaning: str
+    good: float = 1e-5
+    fair: float = 1e-2
+
+
+CERTIFICATE: dict[str, Check] = {
+    "gap": Check(
+        "duality gap",
+        "How much better than the learned policy any policy that respects the same constraints could possibly be, in "
+        "units of return. Zero proves the optimum. It can be negative while the policy is infeasible, so read it "
+        "together with the infeasibility.",
+    ),
+    "kkt": Check(
+        "KKT residual",
+        "How far the weights of the cost are from satisfying the conditions of optimality: every weight is zero or its "
+        "constraint is met with equality.",
+    ),
+    "infeasibility": Check(
+        "infeasibility",
+        "By how much the learned policy exceeds, at worst, what the demonstrations and the budget allow (discounted "
+        "visits).",
+    ),
+    "planner_residual": Check(
+        "planner's residual",
+        "How far the policy is from the exact answer of the planner to its own cost: the error left in the Bellman "
+        "equation.",
+        1e-8,
+        1e-4,
+    ),
+    "backward_error": Check(
+        "backward error",
+        "The learned policy is exactly optimal for a problem whose budget differs from yours by no more than this. "
+        "It needs no assumption.",
+    ),
+}
+STATIONARITY = Check(
+    "stationarity",
+    "How far the weights of the cost are from a point where no small change makes the demonstrations more likely.",
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The answer
+
+
+def answer(data: RunData, anchor: str) -> Section | None:
+    """What was found, in words, and the few numbers that matter."""
+    infeasible = data.status == "infeasible"
+    sentences = _infeasible_words(data) if infeasible else [*_behaviour_words(data), *_cost_words(data)]
+    certified = _certificate_words(data)
+    if certified and not infeasible:
+        sentences.append(certified)
+    if not sentences:
+        sentences = ["This run folder holds no summary yet; what it does hold follows."]
+    body = "".join(f"<p>{sentence}</p>" for sentence in sentences) + ("" if infeasible else _key_numbers(data))
+    if data.notes:
+        body += "".join(f'<p class="missing">{esc(note)}</p>' for note in data.notes)
+    return Section(
+        "No constraint fits" if infeasible else "What was found", body, "answer infeasible" if infeasible else "answer"
+    )
+
+
+def _rate_key(row: Mapping[str, Any]) -> str | None:
+    for key in ("violation_rate_step", "violation_rate", "violation_rate_episode"):
+        if value_of(row.get(key)) is not None:
+            return key
+    return None
+
+
+def _behaviour_words(data: RunData) -> list[str]:
+    learned, expert, free = (data.table.get(name, {}) for name in ("learned", "expert", "unconstrained"))
+    key = _rate_key(learned)
+    if key is None:
+        return []
+    what = "episodes" if key == "violation_rate_episode" else "steps"
+    rate = {name: value_of(row.get(key)) for name, row in (("learned", learned), ("expert", expert), ("free", free))}
+    words = []
+    if rate["free"] is not None:
+        words.append(
+            "An agent that only follows the reward breaks the hidden constraint in "
+            f"<b>{number(rate['free'], 'share')}</b> of its {what}."
+        )
+    sentence = (
+        f"With the constraint that was learned from the demonstrations it does so in "
+        f"<b>{number(rate['learned'] or 0.0, 'share')}</b>"
+    )
+    if rate["expert"] is not None:
+        sentence += f"; the expert in {number(rate['expert'], 'share')}"
+    returns = [value_of(row.get("return")) for row in (learned, expert)]
+    if returns[0] is not None:
+        sentence += f". It earns a return of <b>{number(returns[0])}</b>"
+        if returns[1] is not None:
+            sentence += f" (the expert {number(returns[1])})"
+    return [" ".join([*words, sentence + "."])]
+
+
+def _cost_words(data: RunData) -> list[str]:
+    quality, truth, cost = data.quality, data.arrays.get("true_constraint"), data.arrays.get("cost_state")
+    words = []
+    threshold = value_of(quality.get("best_threshold"))
+    if truth is not None and cost is not None and threshold is not None and truth.any():
+        marked = cost > threshold
+        found, false = int((marked & truth.astype(bool)).sum()), int((marked & ~truth.astype(bool)).sum())
+        words.append(
+            f"At its best threshold the learned cost marks <b>{found} of the {int(truth.sum())}</b> truly constrained "
+            f"cells and {_count(false, 'allowed one', 'allowed ones')}."
+        )
+    auroc = value_of(quality.get("auroc"))
+    if auroc is not None:
+        words.append(f"It ranks a constrained cell above an allowed one with probability {number(auroc, 'score')}.")
+    unknown = data.arrays.get("unknown")
+    if unknown is not None and (unknown > 0.5).any():
+        words.append(
+            f"The demonstrations say little or nothing about {int((unknown > 0.5).sum())} of the {len(unknown)} cells."
+        )
+    return [" ".join(words)] if words else []
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{'no' if n == 0 else n} {one if n == 1 else many}"
+
+
+def _key_numbers(data: RunData) -> str:
+    learned, expert = data.table.get("learned", {}), data.table.get("expert", {})
+    keys = ["return", _rate_key(learned), "violation_rate_episode", "violation_occupancy"]
+    tiles = []
+    for key in dict.fromkeys(key for key in keys if key):
+        value, reference = value_of(learned.get(key)), value_of(expert.get(key))
+        if value is not None:
+            note = "" if reference is None else f"expert {number(reference, lookup(key).unit)}"
+            tiles.append(_tile(key, number(value, lookup(key).unit), note))
+    for key in ("auroc", "best_iou"):
+        value = value_of(data.quality.get(key))
+        if value is not None:
+            tiles.append(_tile(key, number(value, lookup(key).unit), "1 is perfect"))
+    return f'<dl class="keys">{"".join(tiles[:6])}</dl>' if tiles else ""
+
+
+def _tile(key: str, value: str, note: str) -> str:
+    metric = lookup(key)
+    return (
+        f'<div><dt>{define(metric.label, metric.definition)}</dt><dd><span class="big">{value}</span>'
+        f'<div class="note">{note}</div></dd></div>'
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# No solution
+
+
+def _infeasible_words(data: RunData) -> list[str]:
+    words = [
+        "There is no cost to learn from these demonstrations with this budget: <b>no policy at all</b> stays within "
+        "what they allow. That is proved, and no failure of the solver."
+    ]
+    statement = data.certificate.get("statement")
+    return [*words, esc(statement)] if isinstance(statement, str) and statement else words
+
+
+def diagnosis(data: RunData, anchor: str) -> Section | None:
+    """Why there is no solution and what to do, from summary.json's "diagnosis".
+
+    {"text": str, "features": [{"name", "expert", "least", "blame"}, ...], "budgets": [{"budget", "why"}, ...]}; the
+    lists may also hold plain strings or numbers.
+    """
+    found = data.summary.get("diagnosis")
+    if isinstance(found, str):
+        found = {"text": found}
+    if not isinstance(found, dict):
+        return None
+    parts = [f"<p>{esc(found['text'])}</p>"] if isinstance(found.get("text"), str) else []
+    features = _as_records(found.get("features"), "name")
+    if features:
+        head = {
+            "blame": define("share of the blame", "Weight of this constraint in the proof that no policy exists."),
+            "expert": define("allowed", "Discounted visits in the demonstrations, plus the budget."),
+            "least": define("least possible", "The fewest discounted visits that any policy can make."),
+        }
+        present = [key for key in head if any(is_number(row.get(key)) for row in features)]
+        rows = [
+            (
+                [esc(row.get("name", "?")), *(number(row[key]) if is_number(row.get(key)) else "–" for key in present)],
+                "",
+            )
+            for row in features[:20]
+        ]
+        parts.append(table("constraints in conflict", ["where", *(head[key] for key in present)], rows))
+        if len(features) > 20:
+            parts.append(f"<p>And {len(features) - 20} more.</p>")
+    budgets = _as_records(found.get("budgets"), "budget")
+    if budgets:
+
+        def amount(row: dict[str, Any]) -> str:
+            return number(row["budget"]) if is_number(row.get("budget")) else esc(row.get("budget", "?"))
+
+        items = "".join(f"<li><code>budget={amount(row)}</code> {esc(row.get('why', ''))}</li>" for row in budgets)
+        what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
+        parts.append(f"<h3>Budgets that would do</h3><p>{what}</p><ul>{items}</ul>")
+    return Section("Why, and what to do", "".join(parts)) if parts else None
+
+
+def _as_records(entries: Any, key: str) -> list[dict[str, Any]]:
+    entries = entries if isinstance(entries, list) else [] if entries is None else [entries]
+    return [entry if isinstance(entry, dict) else {key: entry} for entry in entries]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How far to trust it
+
+
+def certificate_checks(data: RunData) -> dict[str, tuple[Check, float]]:
+    """The numbers of the certificate that mean something here, {key: (check, value)}."""
+    if data.status == "infeasible":
+        return {}
+    checks = CERTIFICATE
+    if data.certificate.get("objective") == "likelihood":  # not convex: no gap, and no constraint to violate
+        checks = {"kkt": STATIONARITY, "planner_residual": CERTIFICATE["planner_residual"]}
+    values = {key: value_of(data.certificate.get(key)) for key in checks}
+    return {key: (checks[key], value) for key, value in values.items() if value is not None}
+
+
+def _verdict(data: RunData, key: str, check: Check, value: float) -> tuple[str, str]:
+    """(class, word); the gap is judged relative to the value that it is a gap of."""
+    scale = 1.0 + abs(value_of(data.certificate.get("dual_value")) or 0.0) if key == "gap" else 1.0
+    size = abs(value) / scale
+    if size <= check.good:
+        return "good", "✓ good"
+    return ("fair", "~ fair") if size <= check.fair else ("bad", "✗ poor")
+
+
+def _certificate_words(data: RunData) -> str:
+    verdicts = [_verdict(data, key, check, value)[0] for key, (check, value) in certificate_checks(data).items()]
+    status = data.certificate.get("status")
+    if not verdicts:
+        return ""
+    if status == "iteration limit" or "bad" in verdicts:
+        css, word = ("bad", "✗ not converged") if "bad" in verdicts else ("fair", "~ not fully converged")
+        return f'The solver has <span class="{css}">{word}</span>; the certificate below says how far it got.'
+    if "fair" in verdicts:
+        return 'The certificate shows an <span class="fair">~ approximate</span> answer: see below.'
+    if "gap" not in certificate_checks(data):
+        return (
+            'The answer is a <span class="good">✓ certified stationary point</span>; this objective has no duality gap.'
+        )
+    return 'The answer is <span class="good">✓ certified optimal</span>: the proof is below.'
+
+
+def certificate(data: RunData, anchor: str) -> Section | None:
+    """Every number of the certificate, what it means and whether it is good."""
+    found, checks = data.certificate, certificate_checks(data)
+    parts = []
+    statement = found.get("statement")
+    if isinstance(statement, str) and statement and data.status != "infeasible":
+        parts.append(f"<p>{esc(statement)}</p>")
+    if checks:
+        parts.append(
+            "<p>An exact solution can prove how good it is. Each number is zero for a perfect answer and follows from "
+            f"the weights of the cost alone; <code>tacit certify {esc(data.name)}</code> computes them again.</p>"
+        )
+        rows = []
+        for key, (check, value) in checks.items():
+            css, word = _verdict(data, key, check, value)
+            cells = [define(check.label, check.meaning), number(value), f'<span class="{css}">{word}</span>']
+            rows.append(([*cells, esc(check.meaning)], ""))
+        parts.append(table("certificate", ["", "value", "verdict", "what it means"], rows, "words"))
+    others = [
+        (key.replace("_", " "), number(other))
+        for key, entry in found.items()
+        if key not in CERTIFICATE and (other := value_of(entry)) is not None and math.isfinite(other)
+    ]
+    if others:
+        parts.append(details("further numbers of the certificate", facts(others)))
+    return Section("How far to trust it", "".join(parts)) if parts else None

@@ -1,0 +1,513 @@
+"""The report: made from a run folder alone, complete, safe, and really shown by a browser."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import storage
+from tacit.envs.gridworld import make_spec
+from tacit.errors import UserError
+from tacit.evaluate import cost_quality, evaluate_exact
+from tacit.forward.soft_policy_iteration import plan
+from tacit.report import load_run, render_report, write_report
+from tacit.report.html import measured, number
+from tacit.run import Run
+
+STAGES = (1.0, 0.3, 0.1)
+
+
+def make_run(root: Path, *, seed: int = 0, algo: str = "mce-exact", layout: str = "paper", **changes: Any) -> Run:
+    """A run folder as the exact method leaves it, with a made-up cost but true numbers for it."""
+    spec = make_spec(layout, slip=0.1)
+    mdp = spec.model()
+    rng = np.random.default_rng(seed)
+    row, col = spec.cells.T
+    cost = np.where(spec.constrained, rng.uniform(6, 14, len(row)), np.maximum(0, rng.normal(-0.5, 0.6, len(row))))
+    penalty = spec.expected(cost)
+    policies = {
+        "expert": plan(mdp, mdp.rewards - 10 * spec.expected(spec.entry_costs), 0.1).policy,
+        "unconstrained": plan(mdp, mdp.rewards, 0.1).policy,
+        "learned": plan(mdp, mdp.rewards - penalty, 0.1).policy,
+    }
+    found = {name: evaluate_exact(mdp, policy, spec.constrained, step_limit=200) for name, policy in policies.items()}
+    run = Run.start(
+        root,
+        algo=algo,
+        env="tacit/Gridworld-v0",
+        env_kwargs=spec.env_kwargs(),
+        seed=seed,
+        config={"beta": 0.1, "budget": 0.001, "objective": "moments"},
+        demos={"path": "demos.npz", "sha256": "ab" * 32},
+        command="tacit learn mce-exact tacit/Gridworld-v0 --demos demos.npz",
+    )
+    with run:
+        iteration = 0
+        for beta in STAGES:
+            for k in range(9):
+                size = 0.3 ** min(k, 5) * 0.02 ** max(k - 5, 0)
+                record = {"iteration": iteration, "beta": beta, "dual_value": 10 * beta - 14 + size, "kkt": size}
+                run.log(record | {"gap": size**2 - 1e-18, "infeasibility": size / 3 if k < 8 else 0.0})
+                iteration += 1
+        run.save_model("cost", {"weights": cost, "cost": np.repeat(cost[:, None], 4, axis=1)}, {})
+        run.save_model("policy", {"policy": policies["learned"]}, {})
+        run.write(
+            "certificate.json",
+            {
+                "status": "optimal",
+                "statement": "Optimal to nine digits.",
+                "gap": 3.1e-12,
+                "kkt": 2.4e-10,
+                "infeasibility": 0.0,
+                "planner_residual": 8e-15,
+                "backward_error": 2.4e-10,
+                "beta": 0.1,
+            },
+        )
+        storage.save_arrays(
+            run.path / "figures.safetensors",
+            {
+                "row": row,
+                "col": col,
+                **{f"{name}_visits": np.asarray(result.visits) for name, result in found.items()},
+                "cost_state": cost,
+                "cost_state_beta001": cost * rng.uniform(0.5, 1.5, len(row)),
+                "true_constraint": spec.constrained,
+                "unknown": np.clip((row < 1) * 0.9 + (row == 8) * 0.6, 0, 1).astype(float),
+            },
+            {"layout": "\n".join(spec.rows)},
+        )
+        run.finish(
+            {
+                "status": "optimal",
+                "table": {name: result.as_dict() for name, result in found.items()},
+                "cost_quality": cost_quality(cost, spec.constrained).as_dict(),
+                **changes,
+            }
+        )
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return make_run(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def report(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report([run], tmp_path_factory.mktemp("out") / "report.html")
+
+
+@pytest.fixture
+def copy(run: Run, tmp_path: Path) -> Run:
+    """The run folder, free to be damaged."""
+    shutil.copytree(run.path, tmp_path / run.path.name)
+    return Run.open(tmp_path / run.path.name)
+
+
+class Page(html.parser.HTMLParser):
+    """Text, ids, references and balance of a page."""
+
+    VOID = frozenset(("meta", "link", "br", "img", "hr", "input"))
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src", "srcset", "xlink:href", "action", "data"):
+                self.references.append(value or "")
+            if name in ("aria-labelledby", "aria-describedby"):
+                self.references.append(f"#{value}")
+            if value is not None:
+                self.references += re.findall(r"url\(([^)]*)\)", value)
+            assert not name.startswith("on"), f"a script in {name}"
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def test_page_is_whole_and_alone(report: Path) -> None:
+    """Tags balance, ids are unique, every reference stays inside the file, nothing runs."""
+    text = report.read_text("utf-8")
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    for reference in page.references:
+        assert reference.startswith(("#", "data:")), reference
+        if reference.startswith("#"):
+            assert reference[1:] in page.ids
+    assert "script" not in page.tags
+    assert not re.search(r"https?:|@import|\bfile:", text)
+    assert "default-src 'none'" in text
+
+
+def test_page_says_what_was_found(run: Run, report: Path) -> None:
+    text = Page(report.read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
+    table = run.read("summary.json")["table"]
+    for agent in ("expert", "unconstrained", "learned"):
+        assert number(table[agent]["return"]) in text
+        assert number(table[agent]["violation_rate_step"], "share").replace("\N{NO-BREAK SPACE}", " ") in text
+    for part in (
+        "What was found",
+        "marks 6 of the 6 truly constrained cells",
+        "about 18 of the 81 cells",
+        "certified optimal",
+        "Optimal to nine digits.",
+        "The map",
+        "What the expert does",
+        "The recovered cost at β = 0.01",
+        "What the learned agent does",
+        "What cannot be known",
+        "Distance from the optimum",
+        "Value of the dual",
+        "backward error",
+        "tacit learn mce-exact tacit/Gridworld-v0 --demos demos.npz",
+        "ab" * 32,
+        "numpy",
+    ):
+        assert part in text, part
+
+
+def test_every_number_is_defined(report: Path) -> None:
+    text = report.read_text("utf-8")
+    defined = re.findall(r'<abbr tabindex="0" data-tip="([^"]+)"[^>]*>([^<]+)</abbr>', text)
+    assert {"return", "violating steps", "AUROC", "best IoU", "duality gap", "KKT residual"} <= {
+        word for _, word in defined
+    }
+    assert all(len(tip) > 20 for tip, _ in defined)
+    glossary = text[text.index('class="glossary"') :]
+    assert all(f"<dt>{word}</dt>" in glossary for _, word in defined)
+
+
+def test_pictures_show_the_data(run: Run, report: Path) -> None:
+    text = report.read_text("utf-8")
+    svgs = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
+    assert len(svgs) == 7 + 2
+    for svg in svgs:
+        ElementTree.fromstring(svg)  # well formed by itself
+        assert 'role="img" aria-label="' in svg
+    arrays, _ = storage.load_arrays(run.path / "figures.safetensors")
+    state = int(np.argmax(arrays["cost_state"]))
+    where = f"row {arrays['row'][state]}, column {arrays['col'][state]}"
+    assert f"<title>{where}: {arrays['cost_state'][state]:.4g}</title>" in text
+    assert re.search(rf"<td>{arrays['cost_state'][state]:.3g}</td>", text)
+    # Colours are the page's, so that they follow its theme.
+    assert all("currentColor" in svg and "#1f2429" not in svg for svg in svgs)
+
+
+def test_same_folder_same_bytes(run: Run, report: Path, tmp_path: Path) -> None:
+    again = write_report([run], tmp_path / "again.html")
+    assert again.read_bytes() == report.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["summary.json", "certificate.json", "figures.safetensors", "metrics.jsonl", "provenance.json"]
+)
+@pytest.mark.parametrize("damage", ["missing", "truncated", "wrong kind"])
+def test_missing_and_damaged_files_are_noted(copy: Run, tmp_path: Path, name: str, damage: str) -> None:
+    file = copy.path / name
+    if name != "figures.safetensors":
+        (copy.path / "figures.safetensors").unlink()  # drawing takes time
+    if damage == "missing":
+        file.unlink()
+    elif damage == "truncated":
+        file.write_bytes(file.read_bytes()[:-20] + (b"\n" if name.endswith("jsonl") else b""))
+    else:
+        file.write_text("[1, 2]\n")
+    text = Page(write_report([copy], tmp_path / "report.html").read_text("utf-8")).text
+    assert re.search(rf"(The folder has no|Left out because)[^.]*{name}", text)
+    assert "Provenance" in text
+
+
+def test_arrays_that_do_not_fit_are_left_out(copy: Run, tmp_path: Path) -> None:
+    arrays, metadata = storage.load_arrays(copy.path / "figures.safetensors")
+    storage.save_arrays(copy.path / "figures.safetensors", {**arrays, "cost_state": np.ones(3)}, metadata)
+    text = render_report([load_run(copy)])
+    assert "do not fit the map: cost_state" in text
+    assert "What the expert does" in text
+    storage.save_arrays(copy.path / "figures.safetensors", {**arrays, "row": arrays["row"] + 5}, metadata)
+    assert "do not fit the map" in render_report([load_run(copy)])
+
+
+def test_an_unfinished_run_says_so(copy: Run) -> None:
+    for name in ("DONE", "summary.json", "certificate.json", "figures.safetensors"):
+        (copy.path / name).unlink()
+    text = Page(render_report([load_run(copy)])).text
+    assert "has not finished" in text
+    assert "Convergence" in text
+
+
+def test_nothing_from_the_folder_is_trusted(copy: Run, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>$\\frac{{body}}"
+    copy.write("provenance.json", {"command": evil, "versions": {evil: evil}, "commit": evil})
+    copy.write("certificate.json", {"statement": evil, "status": evil, "gap": evil, evil: 1.0, "kkt": 1e-9})
+    summary = copy.read("summary.json")
+    summary["table"][evil] = {evil: 1.0, "return": {"value": evil}}
+    summary["diagnosis"] = {"text": evil, "features": [{"name": evil, "blame": 1.0}, evil], "budgets": [evil]}
+    copy.write("summary.json", summary | {"status": evil, "cost_quality": {"auroc": evil}})
+    config = copy.read("config.json")
+    config["env_kwargs"]["layout"] = evil[:20]
+    config["demos"] = {"path": evil, "sha256": evil}
+    copy.write("config.json", config)
+    arrays, _ = storage.load_arrays(copy.path / "figures.safetensors")
+    rows = [evil[:9]] * 9
+    storage.save_arrays(copy.path / "figures.safetensors", arrays, {"layout": "\n".join(rows)})
+    text = render_report([load_run(Run.open(copy.path))], title=evil)
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert text.count("<h1>") == 1
+    assert evil in "".join(page.words)
+
+
+def test_infeasible_is_explained(copy: Run) -> None:
+    hopeless = {"status": "infeasible", "objective": "moments", "gap": float("inf"), "kkt": float("inf")}
+    copy.write("certificate.json", {**hopeless, "statement": "Every policy exceeds some limit by at least 0.012."})
+    (copy.path / "figures.safetensors").unlink()
+    copy.write(
+        "summary.json",
+        {
+            "status": "infeasible",
+            "diagnosis": {
+                "features": [{"name": "row 3, column 4", "blame": 0.4, "expert": 0.0, "least": 0.012}],
+                "budgets": [{"budget": 0.0123, "why": "the least that has a solution"}],
+            },
+        },
+    )
+    text = Page(render_report([load_run(copy)])).text
+    for part in (
+        "No constraint fits",
+        "no policy at all",
+        "at least 0.012",
+        "row 3, column 4",
+        "budget=0.01230",
+        "the least that has a solution",
+    ):
+        assert part in text, part
+    assert "certified optimal" not in text
+    assert "✗" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"status": "stationary", "objective": "likelihood", "gap": float("nan")}, "certified stationary point"),
+        ({"status": "iteration limit", "kkt": 0.3}, "not converged"),
+        ({"status": "optimal", "kkt": 1e-3}, "approximate"),
+    ],
+)
+def test_verdict_follows_the_certificate(copy: Run, changes: dict[str, Any], words: str) -> None:
+    copy.write("certificate.json", copy.read("certificate.json") | changes)
+    copy.write("summary.json", copy.read("summary.json") | {"status": changes["status"]})
+    text = Page(render_report([load_run(copy)])).text
+    assert words in text
+    assert "certified optimal" not in text
+    assert ("backward error" in text) == ("likelihood" not in changes.values())
+
+
+def test_several_runs_side_by_side(run: Run, tmp_path: Path) -> None:
+    other = make_run(tmp_path, seed=1, layout="wall-1")
+    text = write_report([run, other, run], tmp_path / "report.html", title="Three").read_text("utf-8")
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert "Side by side" in page.text
+    assert f"2. {other.name}" in page.text
+    assert "#run2" in page.references
+    assert "#run2"[1:] in page.ids
+
+
+def test_a_run_of_another_family(tmp_path: Path) -> None:
+    """A deep run: evaluations during training, sampled intervals, zero counts, no certificate and no map."""
+    run = Run.start(tmp_path, algo="mce", env="tacit/Ant-v0", env_kwargs={}, seed=3, config={})
+    with run:
+        for i in range(5):
+            run.log_eval({"step": 1000 * i, "eval/return": 10.0 * i, "eval/violation_rate_step": 0.5 - 0.1 * i})
+        rates = {"value": 0.0, "low": 0.0, "high": 0.036, "n": 100, "count": 0, "upper": 0.0295}
+        run.finish(
+            {
+                "table": {
+                    "learned": {"return": {"value": 40.0, "low": 35.0, "high": 45.0}, "violation_rate_episode": rates}
+                }
+            }
+        )
+    text = Page(write_report([run], tmp_path / "r.html").read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
+    for part in ("During training", "35.00 to 45.00", "none in 100 episodes: at most 2.95 %"):
+        assert part in text, part
+    assert "left out" not in text.lower()
+
+
+def test_large_maps_stay_small(tmp_path: Path) -> None:
+    from tacit.grid_plots import grid_heatmap
+
+    n = 60
+    row, col = np.divmod(np.arange(n * n), n)
+    svg = grid_heatmap(["." * n] * n, row, col, np.linspace(0, 1, n * n), label="x", outline=row == col)
+    assert len(svg) < 300_000
+
+
+def test_bad_requests(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="at least one run"):
+        write_report([], tmp_path / "x.html")
+    with pytest.raises(UserError, match="is a folder"):
+        write_report([run], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0, "", "0"),
+        (-13.7474, "", "−13.75"),
+        (-4.9, "", "−4.900"),
+        (200.0, "", "200.0"),
+        (12345.6, "", "12346"),
+        (0.0, "share", "0\N{NO-BREAK SPACE}%"),
+        (1.0, "share", "100.0\N{NO-BREAK SPACE}%"),
+        (0.00279, "share", "0.279\N{NO-BREAK SPACE}%"),
+        (0.000001, "share", "0.000100\N{NO-BREAK SPACE}%"),
+        (0.16372, "share", "16.4\N{NO-BREAK SPACE}%"),
+        (1.0, "score", "1.000"),
+        (float("nan"), "", "unknown"),
+        (float("-inf"), "", "−∞"),
+    ],
+)
+def test_numbers_as_people_read_them(value: float, unit: str, text: str) -> None:
+    assert number(value, unit) == text
+
+
+def test_powers_of_ten() -> None:
+    assert "3.1 × 10<sup>−12</sup>" in number(3.1e-12)
+    assert measured("return", None) == measured("return", {"value": "many"})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In a real browser
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--enable-logging=stderr", "--v=0"),
+)
+browser = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+
+# Looks at the report through two windows, a desk's and a phone's, from outside: the page itself lets no script run.
+PROBE = """<!doctype html><meta charset="utf-8">
+<iframe id="desk" width="1280" height="900" src="report.html"></iframe>
+<iframe id="phone" width="390" height="800" src="report.html"></iframe>
+<pre id="result">waiting</pre>
+<script>
+addEventListener("load", () => {
+  const out = {};
+  for (const id of ["desk", "phone"]) {
+    const page = document.getElementById(id).contentWindow, doc = page.document;
+    const box = (e) => { const r = e.getBoundingClientRect(); return [r.width, r.height]; };
+    const tip = doc.querySelector("abbr");
+    tip.focus();
+    const shown = page.getComputedStyle(tip, "::after");
+    out[id] = {
+      overflow: doc.documentElement.scrollWidth - doc.documentElement.clientWidth,
+      figures: [...doc.querySelectorAll("figure > svg")].map(box),
+      headings: [...doc.querySelectorAll("h2")].map((h) => h.textContent),
+      background: page.getComputedStyle(doc.body).backgroundColor,
+      ink: page.getComputedStyle(doc.querySelector("figure svg text")).fill,
+      smallest: Math.min(...[...doc.querySelectorAll("p, td, th, dd, dt, figcaption")]
+        .filter((e) => !e.closest(".cells")).map((e) => parseFloat(page.getComputedStyle(e).fontSize))),
+      tooltip: shown.content,
+      focusable: doc.querySelectorAll("abbr[tabindex='0'], a[href], summary").length,
+    };
+  }
+  document.getElementById("result").textContent = JSON.stringify(out);
+});
+</script>
+"""
+
+
+def chromium(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert CHROMIUM is not None
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done
+
+
+def look(report: Path, folder: Path, *arguments: str) -> dict[str, Any]:
+    shutil.copy(report, folder / "report.html")
+    (folder / "probe.html").write_text(PROBE)
+    address = (folder / "probe.html").as_uri()
+    done = chromium(
+        folder, "--allow-file-access-from-files", "--window-size=1400,1000", *arguments, "--dump-dom", address
+    )
+    found = re.search(r'<pre id="result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
+    assert found is not None
+    return json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&"))
+
+
+class TestBrowser:
+    pytestmark = browser
+
+    def test_desk_and_phone(self, report: Path, tmp_path: Path) -> None:
+        seen = look(report, tmp_path)
+        for view in seen.values():
+            assert view["overflow"] <= 0, "the page scrolls sideways"
+            assert len(view["figures"]) == 9
+            assert all(width > 150 and height > 120 for width, height in view["figures"])
+            assert view["headings"][0] == "What was found"
+            assert "Mean total reward" in view["tooltip"]
+            assert view["smallest"] >= 11
+            assert view["focusable"] > 15
+        assert all(width <= 390 for width, _ in seen["phone"]["figures"])
+        assert seen["desk"]["background"] == "rgb(246, 247, 248)"
+
+    def test_dark(self, report: Path, tmp_path: Path) -> None:
+        light = look(report, tmp_path)["desk"]
+        dark = look(report, tmp_path, "--blink-settings=preferredColorScheme=0")["desk"]
+        assert dark["background"] == "rgb(16, 19, 22)"
+        assert light["ink"] != dark["ink"]
+
+    def test_screenshot_and_print(self, report: Path, tmp_path: Path) -> None:
+        from matplotlib.image import imread
+
+        chromium(tmp_path, "--window-size=1280,1600", f"--screenshot={tmp_path / 'shot.png'}", report.as_uri())
+        image = (imread(tmp_path / "shot.png")[..., :3] * 255).astype(int)
+        reds = (image[..., 0] > 180) & (image[..., 1] < 120) & (image[..., 2] < 110)
+        blues = (image[..., 2] > 150) & (image[..., 0] < 80) & (image[..., 1] < 160)
+        assert reds.sum() > 500, "the recovered cost is not visible"
+        assert blues.sum() > 2000, "the visitations are not visible"
+        chromium(tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}", report.as_uri())
+        assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes())) >= 2
