@@ -88,7 +88,11 @@ def read_npz(
     if not Path(path).is_file():
         raise UserError(f"{path} is not a file" if Path(path).exists() else f"{path} does not exist")
     try:
-        with zipfile.ZipFile(path) as archive:
+        file = open(path, "rb")  # noqa: SIM115 (closed below; an error here is the disk's, not the content's)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        with file, zipfile.ZipFile(file) as archive:
             members = _checked_members(path, archive, max_bytes)
             arrays = {
                 name.removesuffix(".npy"): _read_array(path, archive, info)
@@ -98,8 +102,6 @@ def read_npz(
             card = None if CARD not in members else from_json(archive.read(members[CARD]))
     except UserError:
         raise
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except Exception as error:  # zip, deflate, array header and JSON parsers raise a dozen types on damaged input
         raise UserError(
             f"{path} is not a readable demonstration file (truncated or damaged?): {type(error).__name__}: "
@@ -151,7 +153,7 @@ def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zi
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
         else:
             raise UserError(f"{path}: {info.filename} has the unknown array format {version}; write it with numpy.save")
-        if dtype.hasobject or dtype.kind not in "biuf" or dtype.subdtype is not None:
+        if dtype.kind not in "biuf" or dtype.subdtype is not None:
             raise UserError(
                 f"{path}: {info.filename} holds {dtype}, and only booleans, integers and floats are read "
                 "(objects are pickles, which can run code); convert it to a plain array"

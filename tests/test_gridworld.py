@@ -1,0 +1,572 @@
+"""The gridworld against oracles written from its description alone, and the simulators against the exact model."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit.demos import expert_policy
+from tacit.envs import describe_envs
+from tacit.envs.gridworld import ENV_ID, GridworldEnv, GridworldVectorEnv, make_spec
+from tacit.envs.gridworld_map import large_map, layout_names, parse_map
+from tacit.envs.gridworld_render import render_image, render_text
+from tacit.errors import UserError
+from tacit.forward.soft_policy_iteration import evaluate_policy, occupancy, plan
+
+SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+WALLED = "S.#.\n.X#G\n....\n"
+RIGHT, LEFT, DOWN, UP = range(4)
+STEPS = {4: [(0, 1), (0, -1), (1, 0), (-1, 0)]}
+STEPS[8] = [*STEPS[4], (1, 1), (-1, 1), (1, -1), (-1, -1)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Oracles: cell by cell, from the words of the description
+
+
+def legal_neighbours(rows, cell, moves):
+    near = [(cell[0] + dr, cell[1] + dc) for dr, dc in STEPS[moves]]
+    return [(r, c) for r, c in near if 0 <= r < len(rows) and 0 <= c < len(rows[0]) and rows[r][c] != "#"]
+
+
+def chances(rows, cell, action, moves, slip):
+    """{cell: probability} after one step of the paper's rule."""
+    near = legal_neighbours(rows, cell, moves)
+    step = STEPS[moves][action]
+    aim = (cell[0] + step[0], cell[1] + step[1])
+    result = {aim if aim in near else cell: 1 - slip}
+    for other in near:
+        result[other] = result.get(other, 0.0) + slip / len(near)
+    return result
+
+
+def shortest(rows, moves, forbidden=""):
+    """Fewest moves from S to G without entering the forbidden characters."""
+    cells = {rows[r][c]: (r, c) for r in range(len(rows)) for c in range(len(rows[0]))}
+    queue, seen = deque([(cells["S"], 0)]), {cells["S"]}
+    while queue:
+        cell, distance = queue.popleft()
+        if cell == cells["G"]:
+            return distance
+        for other in legal_neighbours(rows, cell, moves):
+            if other not in seen and rows[other[0]][other[1]] not in forbidden:
+                seen.add(other)
+                queue.append((other, distance + 1))
+    return None
+
+
+def dense(mdp):
+    return mdp.transitions.toarray().reshape(mdp.n_states, mdp.n_actions, mdp.n_states)
+
+
+def count_transitions(grid, states, actions, results):
+    table = np.zeros((grid.n_states, grid.n_actions, grid.n_states))
+    np.add.at(table, (states, actions, results), 1)
+    return table
+
+
+def chi_square_p(table, probabilities):
+    """p-value of the counts (S, A, S) under the model, pooled over all state-action pairs; 0 for an impossible move."""
+    if table[probabilities == 0].any():
+        return 0.0
+    visits = table.sum(axis=2, keepdims=True)
+    expected = visits * probabilities
+    # Pairs whose every possible outcome is expected often enough for the approximation.
+    enough = (np.where(probabilities > 0, expected, np.inf) >= 5).all(axis=2, keepdims=True)
+    used = enough & (probabilities > 0)
+    statistic = ((table - expected)[used] ** 2 / expected[used]).sum()
+    freedom = int(used.sum() - enough.sum())
+    assert enough.sum() > 20, "the walk visited too little to say anything"
+    return 1.0 if freedom == 0 else float(stats.chi2.sf(statistic, freedom))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The exact model
+
+
+@pytest.mark.parametrize(("layout", "moves"), [("paper", 4), ("paper", 8), ("wall-4", 8), (WALLED, 4), (WALLED, 8)])
+@pytest.mark.parametrize("slip", [0.0, 0.3, 1.0])
+def test_model_follows_the_description(layout, moves, slip):
+    grid = make_spec(layout, slip=slip, moves=moves)
+    mdp = grid.model()
+    table = dense(mdp)
+    goal = grid.position_of(grid.goal)
+    for state, action in itertools.product(range(grid.n_states), range(moves)):
+        cell = grid.position_of(state)
+        if cell == goal:
+            assert mdp.rewards[state, action] == 0
+            continue
+        expected = chances(grid.rows, cell, action, moves, slip)
+        row = np.zeros(grid.n_states)
+        for other, probability in expected.items():
+            row[grid.state_of(*other)] += probability
+        np.testing.assert_allclose(table[state, action], row, atol=1e-15)
+        reward = sum(p * (1.0 if other == goal else -1.0) for other, p in expected.items())
+        cost = sum(p * (grid.rows[other[0]][other[1]] == "X") for other, p in expected.items())
+        assert mdp.rewards[state, action] == pytest.approx(reward, abs=1e-14)
+        assert grid.expected(grid.entry_costs)[state, action] == pytest.approx(cost, abs=1e-14)
+
+
+def test_numbering_and_masks():
+    grid = make_spec(WALLED, slip=0.2)
+    mdp = grid.model()
+    assert grid.n_states == 10  # 12 cells, 2 walls
+    assert [grid.position_of(s) for s in (0, 1, 2, 3)] == [(0, 0), (0, 1), (0, 3), (1, 0)]
+    assert grid.state_of(0, 3) == 2
+    assert np.flatnonzero(grid.constrained).tolist() == [grid.state_of(1, 1)]
+    assert np.flatnonzero(mdp.terminal).tolist() == [grid.state_of(1, 3)] == [grid.goal]
+    assert np.flatnonzero(mdp.initial).tolist() == [grid.state_of(0, 0)] == [grid.start]
+    assert all(grid.state_of(*grid.position_of(s)) == s for s in range(grid.n_states))
+    observed = grid.states_of(np.array([[0, 1], [0, 2], [9, 0], [0.5, 0], [np.nan, 0], [-1, 0]]))
+    assert observed.tolist() == [1, -1, -1, -1, -1, -1]
+    assert grid.states_of(np.array([1, 0])).tolist() == [1, 0]  # two cell indices, not one position
+    for bad in ((0, 2), (3, 0), (0, -1)):
+        with pytest.raises(UserError, match=f"row {bad[0]}, column {bad[1]}"):
+            grid.state_of(*bad)
+    with pytest.raises(UserError, match="state 10"):
+        grid.position_of(10)
+
+
+def test_horizons_and_discounts():
+    grid = make_spec("paper", slip=0.1)
+    assert (grid.model().horizon, grid.model().discount) == (None, 0.99)
+    assert grid.model(finite=True).horizon == 200
+    assert grid.model(horizon=7, discount=1.0).horizon == 7
+    # The finite model says the same as the infinite one when the horizon is long.
+    policy = expert_policy(grid)
+    endless = evaluate_policy(grid.model(), policy, grid.model().rewards)[grid.start]
+    long = grid.model(horizon=3000)
+    finite = evaluate_policy(long, np.broadcast_to(policy, (3000, *policy.shape)), long.rewards)
+    assert np.ravel(finite[0])[grid.start] == pytest.approx(endless, abs=1e-9)
+
+
+def test_lius_rule_and_rewards():
+    """Their rule: the intended move has p + (1-p)/n, others (1-p)/n; impossible ones dropped, the rest renormalised."""
+    grid = make_spec("wall-1", reward="liu", slip=0.2, slip_rule="liu")
+    assert (grid.horizon, grid.moves, make_spec("wall-1").horizon) == (50, 8, 200)
+    assert make_spec("wall-1", reward="liu", horizon=30).horizon == 30
+    table = dense(grid.model())
+    row = table[grid.state_of(0, 0), DOWN]  # three of eight moves are possible, `down` is one of them
+    weights = {(1, 0): 0.8 + 0.2 / 8, (0, 1): 0.2 / 8, (1, 1): 0.2 / 8}
+    for cell, weight in weights.items():
+        assert row[grid.state_of(*cell)] == pytest.approx(weight / sum(weights.values()))
+    row = table[grid.state_of(0, 0), UP]  # impossible: what is left is uniform
+    assert row[grid.state_of(1, 1)] == pytest.approx(1 / 3)
+    still = dense(make_spec("wall-1", slip=0.0, slip_rule="liu").model())
+    assert still[grid.state_of(0, 0), UP, grid.state_of(0, 0)] == 1
+    rewards = make_spec("wall-1", reward="liu", slip=0.0).model().rewards
+    assert rewards.sum() == 3  # the goal is in a corner: three neighbours, one move each
+    assert rewards[grid.state_of(5, 0), DOWN] == 1
+
+
+def test_known_path_lengths():
+    """Liu et al.'s experts take 11, 10, 12 and 15 states; ours: 6 moves through the wall, 14 around it."""
+    safe = [shortest(make_spec(f"wall-{i}").rows, 8, forbidden="X") for i in (1, 2, 3, 4)]
+    assert safe == [10, 9, 11, 14]
+    assert shortest(make_spec("paper").rows, 4) == 6
+    assert shortest(make_spec("paper").rows, 4, forbidden="X") == 14
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_the_paper_layout_makes_sense_at_every_slip(slip):
+    """The fastest agent violates every time; the expert rarely does, and still arrives."""
+    grid = make_spec("paper", slip=slip)
+    mdp = grid.model(horizon=200, discount=1.0)
+    reward, cost = mdp.rewards, grid.expected(grid.entry_costs)
+
+    def measure(policy):
+        visits = occupancy(mdp, np.broadcast_to(policy, (200, *policy.shape)))
+        arrival = (visits * dense(mdp)[..., grid.goal]).sum()
+        return (visits * cost).sum(), (visits * reward).sum(), arrival
+
+    endless = grid.model()
+    violations, nominal_return, _ = measure(plan(endless, endless.rewards, 0.1).policy)
+    expert_violations, expert_return, arrival = measure(expert_policy(grid))
+    assert violations >= 0.99  # violating steps an episode
+    assert expert_violations <= 0.15
+    assert (expert_violations < 1e-9) == (slip == 0)
+    assert arrival > 0.9999
+    assert -35 < expert_return < nominal_return - 6
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The simulators
+
+
+def walk_vector(layout, slip, steps, copies, seed):
+    env = GridworldVectorEnv(copies, layout, slip=slip, observation="index")
+    rng = np.random.default_rng(seed)
+    now, _ = env.reset(seed=seed)
+    visited = []
+    for _ in range(steps):
+        actions = rng.integers(env.grid.n_actions, size=copies)
+        after, rewards, terminated, truncated, info = env.step(actions)
+        ended = terminated | truncated
+        result = np.where(ended, info["final_obs"], after) if ended.any() else after
+        costs = np.where(ended, info["final_info"]["cost"], info["cost"]) if ended.any() else info["cost"]
+        visited.append((now, actions, result))
+        np.testing.assert_array_equal(rewards, np.where(result == env.grid.goal, 1.0, -1.0))
+        np.testing.assert_array_equal(costs, env.grid.constrained[result])
+        np.testing.assert_array_equal(terminated, result == env.grid.goal)
+        now = after
+    return env.grid, count_transitions(env.grid, *np.concatenate(visited, axis=1))
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize(("layout", "seed"), [("paper", 1), ("wall-2", 2), (WALLED, 3)])
+def test_vector_simulator_matches_the_model(layout, seed, slip):
+    grid, table = walk_vector(layout, slip, steps=1000, copies=512, seed=seed)
+    assert chi_square_p(table, dense(grid.model())) > 1e-3
+    # The test has power: it notices a slip that is wrong by 0.04.
+    wrong = make_spec(grid, slip=slip + 0.04)
+    assert chi_square_p(table, dense(wrong.model())) < 1e-9
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_single_simulator_matches_the_model(slip):
+    env = GridworldEnv(WALLED, slip=slip, observation="index")
+    rng = np.random.default_rng(5)
+    visited = []
+    state, _ = env.reset(seed=5)
+    for _ in range(15_000):
+        action = rng.integers(4)
+        after, _, terminated, truncated, _ = env.step(action)
+        visited.append((state, action, after))
+        state = env.reset()[0] if terminated or truncated else after
+    table = count_transitions(env.grid, *np.array(visited).T)
+    assert chi_square_p(table, dense(env.grid.model())) > 1e-3
+    assert chi_square_p(table, dense(make_spec(env.grid, slip=slip + 0.06).model())) < 1e-4
+
+
+@pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
+def test_the_ends_of_the_unit_interval_lead_nowhere_impossible(u):
+    class Stub:
+        def random(self, n):
+            return np.full(n, u)
+
+    for layout, slip in itertools.product(("paper", "wall-4", WALLED), SLIPS):
+        grid = make_spec(layout, slip=slip)
+        states, actions = np.divmod(np.arange(grid.n_states * grid.n_actions), grid.n_actions)
+        live = states != grid.goal
+        results = grid.sample_next(states[live], actions[live], Stub())
+        assert (dense(grid.model())[states[live], actions[live], results] > 0).all()
+
+
+def test_single_equals_a_batch_of_one():
+    single, batch = GridworldEnv("paper", slip=0.4), GridworldVectorEnv(1, "paper", slip=0.4)
+    observation, _ = single.reset(seed=11)
+    batched, _ = batch.reset(seed=11)
+    for action in np.random.default_rng(0).integers(4, size=1500):
+        np.testing.assert_array_equal(observation, batched[0])
+        observation, reward, terminated, truncated, info = single.step(action)
+        batched, rewards, ends, cuts, infos = batch.step(np.array([action]))
+        assert (reward, terminated, truncated) == (rewards[0], ends[0], cuts[0])
+        if terminated or truncated:
+            np.testing.assert_array_equal(infos["final_obs"][0], observation)
+            assert infos["final_info"]["cost"][0] == info["cost"]
+            observation, _ = single.reset()
+
+
+def test_automatic_restart_is_gymnasiums():
+    """Without slip nothing is random: the batch must equal Gymnasium's own same-step wrapper around single copies."""
+    kwargs = {"layout": "S.X.G\n.....\n", "slip": 0.0, "horizon": 9}
+    ours = GridworldVectorEnv(5, **kwargs)
+    theirs = SyncVectorEnv([lambda: GridworldEnv(**kwargs)] * 5, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert ours.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+    a, b = ours.reset(seed=0), theirs.reset(seed=0)
+    np.testing.assert_array_equal(a[0], b[0])
+    rng = np.random.default_rng(1)
+    endings = set()
+    for _ in range(300):
+        actions = rng.choice(4, size=5, p=[0.5, 0.1, 0.2, 0.2])
+        a, b = ours.step(actions), theirs.step(actions)
+        for x, y in zip(a[:4], b[:4], strict=True):
+            np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(a[4]["cost"], b[4]["cost"])
+        assert a[4].keys() == b[4].keys()
+        endings |= {(bool(t), bool(c)) for t, c in zip(a[2], a[3], strict=True)}
+        if "final_obs" in a[4]:
+            ended = a[4]["_final_obs"]
+            np.testing.assert_array_equal(ended, b[4]["_final_obs"])
+            np.testing.assert_array_equal(a[4]["final_obs"][ended], np.stack(b[4]["final_obs"][ended]))
+            np.testing.assert_array_equal(a[4]["final_info"]["cost"][ended], b[4]["final_info"]["cost"][ended])
+            np.testing.assert_array_equal(a[4]["final_info"]["_cost"], b[4]["final_info"]["_cost"])
+    assert endings == {(False, False), (True, False), (False, True)}  # ordinary, goal, time limit
+
+
+def test_observations_are_not_shared_with_the_environment():
+    env = GridworldVectorEnv(3, slip=0.0)
+    first, _ = env.reset(seed=0)
+    first[:] = -5
+    second, *_ = env.step(np.zeros(3, dtype=int))
+    np.testing.assert_array_equal(second, [[6, 2]] * 3)
+
+
+def test_truncated_at_the_horizon_and_cost_inside_the_wall():
+    env = gym.make(ENV_ID, slip=0.0)
+    _, info = env.reset(seed=0)
+    assert info == {"cost": 0.0}
+    results = [env.step(np.int64(RIGHT)) for _ in range(3)]
+    assert [r[4]["cost"] for r in results] == [0.0, 0.0, 1.0]  # the third cell is constrained
+    env.reset()
+    for step in range(1, 201):
+        _, reward, terminated, truncated, _ = env.step(np.int64(LEFT))
+        assert (reward, terminated, truncated) == (-1.0, False, step == 200)
+
+
+def test_seeds_and_partial_reset():
+    def run(seed):
+        env = GridworldVectorEnv(8, slip=0.5)
+        env.reset(seed=seed)
+        return np.stack([env.step(np.full(8, RIGHT))[0] for _ in range(30)])
+
+    np.testing.assert_array_equal(run(3), run(3))
+    assert (run(3) != run(4)).any()
+    assert len({path.tobytes() for path in run(3).swapaxes(0, 1)}) > 1  # the copies are independent
+    env = GridworldVectorEnv(2, slip=0.0)
+    env.reset(seed=0)
+    env.step(np.array([UP, UP]))
+    observations, _ = env.reset(options={"reset_mask": np.array([True, False])})
+    np.testing.assert_array_equal(observations, [[6, 1], [5, 1]])
+    with pytest.raises(UserError, match="reset_mask"):
+        env.reset(options={"reset_mask": np.array([True])})
+
+
+@pytest.mark.parametrize("observation", ["position", "index"])
+@pytest.mark.parametrize("render_mode", ["ansi", "rgb_array"])
+def test_gymnasiums_checker(observation, render_mode):
+    env = gym.make(ENV_ID, layout="wall-3", slip=0.3, observation=observation, render_mode=render_mode)
+    check_env(env.unwrapped)
+
+
+def test_registration_and_listing():
+    info = next(info for info in describe_envs() if info.id == ENV_ID)
+    assert info.horizon == 200
+    assert "X" in info.constraint
+    env = gym.make(ENV_ID, layout="wall-2", slip=0.2)
+    assert env.get_wrapper_attr("feature_names") == ("row", "column")
+    assert env.unwrapped.grid == make_spec("wall-2", slip=0.2)
+    batch = gym.make_vec(ENV_ID, num_envs=7, layout="wall-2")
+    assert isinstance(batch, GridworldVectorEnv)
+    assert batch.num_envs == 7
+    assert batch.feature_names == ("row", "column")
+
+
+def test_wrong_use_of_the_simulators():
+    env, batch = GridworldEnv(), GridworldVectorEnv(2)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.int64(0))
+    with pytest.raises(gym.error.ResetNeeded):
+        batch.step(np.zeros(2, dtype=int))
+    env.reset(seed=0)
+    batch.reset(seed=0)
+    with pytest.raises(UserError, match=r"0 \.\.\. 3, not 4"):
+        env.step(np.int64(4))
+    with pytest.raises(UserError, match=r"0 \.\.\. 3, not -1 \.\.\. 0"):
+        batch.step(np.array([0, -1]))
+    for actions in (np.zeros(3, dtype=int), np.zeros(2)):
+        with pytest.raises(UserError, match="actions must be 2 integers"):
+            batch.step(actions)
+    with pytest.raises(UserError, match="num_envs"):
+        GridworldVectorEnv(0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pictures
+
+
+def test_text_picture():
+    grid = make_spec(WALLED)
+    assert render_text(grid) == WALLED
+    assert render_text(grid, grid.state_of(1, 0)) == "S.#.\n@X#G\n....\n"
+
+
+def test_picture_shows_cells_and_agent():
+    env = gym.make(ENV_ID, layout=WALLED, slip=0.0, render_mode="rgb_array")
+    env.reset(seed=0)
+    before = env.render()
+    assert before.dtype == np.uint8
+    assert before.shape == (3 * 48 + 1, 4 * 48 + 1, 3)
+
+    def reddish(cell):
+        r, g, b = (
+            before[cell[0] * 48 : cell[0] * 48 + 48, cell[1] * 48 : cell[1] * 48 + 48, i].astype(int) for i in range(3)
+        )
+        return ((r > 150) & (g < 80) & (b < 80)).mean()
+
+    assert reddish((1, 1)) > 0.1
+    assert all(reddish(cell) == 0 for cell in itertools.product(range(3), range(4)) if cell != (1, 1))
+    assert before[24, 2 * 48 + 24].max() < 100  # the wall is dark
+    env.step(np.int64(RIGHT))
+    changed = (env.render() != before).any(axis=2)
+    cells = {(r // 48, c // 48) for r, c in np.argwhere(changed).tolist()}
+    assert cells == {(0, 0), (0, 1)}
+
+
+def test_vector_pictures_and_large_ones():
+    batch = GridworldVectorEnv(3, WALLED, slip=0.0, render_mode="ansi")
+    batch.reset(seed=0)
+    batch.step(np.array([RIGHT, DOWN, UP]))
+    assert [picture.index("@") for picture in batch.render()] == [1, 5, 0]
+    grid = make_spec(large_map(100))
+    assert max(render_image(grid, grid.start).shape) <= 1201
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Maps
+
+
+def test_built_in_layouts():
+    assert layout_names() == ["paper", "wall-1", "wall-2", "wall-3", "wall-4"]
+    expected = {"wall-1": 5, "wall-2": 9, "wall-3": 25, "wall-4": 10}
+    assert {name: int(make_spec(name).constrained.sum()) for name in expected} == expected
+    assert all(make_spec(name).description for name in layout_names())
+
+
+def test_map_files_and_headers(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_bytes(b"Moves: 8\r\nhorizon: 33\r\nreward: liu\r\ndescription: a: b\r\n\r\nS..\r\n#XG  \r\n\r\n")
+    grid = make_spec(path, slip=0.25)
+    assert (grid.rows, grid.moves, grid.horizon, grid.reward) == (("S..", "#XG"), 8, 33, "liu")
+    assert (grid.description, grid.name, grid.slip) == ("a: b", "mine", 0.25)
+    # A file of one's own travels as its text, a built-in layout by its name.
+    again = gym.make(ENV_ID, **grid.env_kwargs()).unwrapped.grid
+    assert again == grid
+    assert make_spec("wall-3").env_kwargs()["layout"] == "wall-3"
+    disguised = tmp_path / "paper.txt"
+    disguised.write_text("SG\n")
+    assert gym.make(ENV_ID, **make_spec(disguised).env_kwargs()).unwrapped.grid.rows == ("SG",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n\n", "is empty"),
+        ("description: nothing\n", "is empty"),
+        ("..G\n...\n", "no start: put one 'S'"),
+        ("S..\n...\n", "no goal: put one 'G'"),
+        ("S.G\n.S.\n", "2 cells marked as start, the second at row 1, column 1"),
+        ("SGG\n...\n", "2 cells marked as goal, the second at row 0, column 2"),
+        ("S.G\n..\n", "ragged: row 1 has 2 cells, row 0 has 3"),
+        ("S.G\n\n...\n", "ragged: row 1 has 0 cells"),
+        ("S.G\n.o.\n", "unknown character 'o' at row 1, column 1"),
+        ("S.G\n.\x0c.\n", "unknown character '\\\\x0c' at row 1, column 1"),
+        ("S#.\n#.G\n", "goal at row 1, column 2 cannot be reached from the start at row 0, column 0 with 4 moves"),
+        ("colour: red\nSG\n", "line 1: unknown setting 'colour'"),
+        ("moves: many\nSG\n", "line 1: moves must be a whole number, not 'many'"),
+        ("moves: 5\nSG\n", "moves must be 4 or 8, not 5"),
+        ("reward: none\nSG\n", "reward must be 'paper' or 'liu', not 'none'"),
+        ("horizon: 0\nSG\n", "horizon must be a whole number of steps, at least 1"),
+    ],
+)
+def test_bad_maps(text, message):
+    with pytest.raises(UserError, match=message):
+        make_spec(text)
+    with pytest.raises(UserError, match=message):
+        gym.make(ENV_ID, layout=text)
+
+
+def test_diagonal_moves_pass_between_walls():
+    assert make_spec("S#.\n#.G\n", moves=8).n_states == 4
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"layout": "papre"}, "did you mean 'paper'"),
+        ({"layout": "no/such/file.txt"}, "neither a built-in layout nor a map file"),
+        ({"layout": "a\0b"}, "neither a built-in layout"),
+        ({"slip": -0.1}, "slip must be a probability"),
+        ({"slip": 1.1}, "slip must be a probability"),
+        ({"slip": float("nan")}, "slip must be a probability"),
+        ({"moves": 6}, "moves must be 4 or 8"),
+        ({"slip_rule": "other"}, "slip_rule must be"),
+        ({"horizon": 0}, "horizon must be"),
+        ({"horizon": 2.5}, "horizon must be"),
+        ({"discount": 0.0}, "discount must be"),
+        ({"observation": "pixels"}, "observation must be 'position' or 'index'"),
+        ({"render_mode": "human"}, "render_mode must be one of"),
+    ],
+)
+def test_bad_settings(kwargs, message):
+    for make in (GridworldEnv, GridworldVectorEnv):
+        with pytest.raises(UserError, match=message):
+            make(**kwargs)
+
+
+def test_bad_map_files(tmp_path):
+    binary = tmp_path / "binary.txt"
+    binary.write_bytes(b"S\xff\xfeG")
+    with pytest.raises(UserError, match="not a text file"):
+        make_spec(binary)
+    with pytest.raises(UserError, match="neither a built-in layout nor a map file"):
+        make_spec(tmp_path)
+    huge = tmp_path / "huge.txt"
+    with open(huge, "wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(UserError, match="too large for a map"):
+        make_spec(huge)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="SG.X#:m48\n\r\t é", max_size=40) | st.text(max_size=30))
+def test_map_parser_never_crashes(text):
+    try:
+        rows, header = parse_map(text)
+    except UserError:
+        return
+    assert set("".join(rows)) <= set("SG.X#")
+    assert len({len(row) for row in rows}) == 1
+    assert parse_map("\n".join(rows)) == (rows, {})
+    assert set(header) <= {"description", "moves", "reward", "horizon"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_map_gives_a_sound_model(data):
+    height, width = data.draw(st.integers(1, 5)), data.draw(st.integers(2, 5))
+    cells = [data.draw(st.sampled_from(".X#")) for _ in range(height * width)]
+    start, goal = data.draw(st.permutations(range(height * width)))[:2]
+    cells[start], cells[goal] = "S", "G"
+    rows = ["".join(cells[i * width : (i + 1) * width]) for i in range(height)]
+    moves, slip = data.draw(st.sampled_from([4, 8])), data.draw(st.floats(0, 1))
+    rule = data.draw(st.sampled_from(["paper", "liu"]))
+    reachable = shortest(rows, moves) is not None
+    if not reachable:
+        with pytest.raises(UserError, match="cannot be reached"):
+            make_spec("\n".join(rows) + "\n", moves=moves)
+        return
+    grid = make_spec("\n".join(rows) + "\n", moves=moves, slip=slip, slip_rule=rule)
+    mdp = grid.model()  # checks that rows are distributions
+    table = dense(mdp)
+    rng = np.random.default_rng(0)
+    states = np.setdiff1d(np.arange(grid.n_states), [grid.goal]).repeat(20)
+    actions = rng.integers(moves, size=len(states))
+    assert (table[states, actions, grid.sample_next(states, actions, rng)] > 0).all()
+
+
+@pytest.mark.parametrize("n", [8, 9, 20, 41, 100, 128])
+def test_large_maps(n):
+    text = large_map(n, seed=3)
+    assert text == large_map(n, seed=3)
+    grid = make_spec(text, slip=0.2, moves=8)
+    assert grid.shape == (n, n)
+    wall = grid.constrained.reshape(n, n).any(axis=0)
+    assert wall.sum() == 1
+    direct, safe = (shortest(grid.rows, 8, forbidden) for forbidden in ("", "X"))
+    assert safe > direct  # even for eight moves
+    assert grid.model().n_states == n * n
+    if n == 100:
+        assert len({large_map(n, seed) for seed in range(5)}) > 1
+    with pytest.raises(UserError, match="at least 8"):
+        large_map(5)
