@@ -1,0 +1,83 @@
+"""Check an exact solution again: the certificate is computed anew, from the weights of the cost alone.
+
+Model and expert are rebuilt from the run folder's settings and demonstrations, the policy is planned again, and every
+number is compared with the certificate that the run wrote. Exit status 1 when they disagree.
+
+Examples:
+  tacit certify runs/mce-exact-gridworld-s0-3fa1b2c4
+  tacit certify mce-exact-gridworld-s0-3fa1b2c4 --json
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tacit.commands import RunPath, call, new_table, number, open_run, print_json, print_table
+from tacit.errors import RunFailed, UserError
+
+NUMBERS = {
+    "gap": "duality gap",
+    "kkt": "KKT residual",
+    "infeasibility": "infeasibility",
+    "complementarity": "complementarity",
+    "planner_residual": "planner's residual",
+    "backward_error": "backward error",
+    "dual_value": "dual value (upper bound)",
+    "primal_value": "primal value (reached)",
+}
+TOLERANCE = 1e-7
+"""Relative difference of two numbers, and loss of the saved policy, that rounding can explain."""
+
+
+def certify(run: RunPath, /, *, json: bool = False) -> None:
+    """Check a run.
+
+    Args:
+        run: Run folder, or its name within ./runs.
+        json: Print both certificates as JSON.
+    """
+    opened = open_run(run)
+    if opened.config["algo"] != "mce-exact":
+        raise UserError(
+            f"only exact solutions have a certificate; {opened.path} was learned with {opened.config['algo']}"
+        )
+    if not opened.done:
+        raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
+    from tacit.inverse.exact_run import recheck
+
+    stored = opened.read("certificate.json")
+    if not isinstance(stored, dict):
+        raise UserError(f"{opened.path}/certificate.json does not hold a certificate")
+    certificate, loss = recheck(opened)
+    found = certificate.to_dict()
+    wrong = [label for key, label in NUMBERS.items() if not _agree(stored.get(key), found[key])]
+    if stored.get("status") != found["status"]:
+        wrong.insert(0, f"status ({found['status']}, not {stored.get('status')})")
+    if not abs(loss) <= TOLERANCE * (1.0 + abs(found["primal_value"])) and found["status"] != "infeasible":
+        wrong.append(f"policy (it loses {loss:.2g} against the exact one for these weights)")
+    if json:
+        print_json(
+            {"run": opened.path, "agrees": not wrong, "stored": stored, "recomputed": found, "policy_loss": loss}
+        )
+    else:
+        table = new_table("", "stored", "recomputed")
+        for key, label in NUMBERS.items():
+            if found["status"] != "infeasible" or math.isfinite(found[key]):
+                table.add_row(label, number(stored.get(key)), number(found[key]))
+        print_table(table)
+        print(found["statement"])
+    if wrong:
+        raise RunFailed(f"the certificate of {opened.path} does not hold: {', '.join(wrong)}")
+
+
+def _agree(stored: Any, found: float) -> bool:
+    if not isinstance(stored, int | float):
+        return False
+    if math.isnan(found) or math.isinf(found):
+        return math.isnan(stored) if math.isnan(found) else stored == found
+    return abs(stored - found) <= TOLERANCE * (1.0 + abs(found))
+
+
+def main(args: list[str]) -> Any:
+    return call(certify, "certify", __doc__, args)

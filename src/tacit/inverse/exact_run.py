@@ -1,0 +1,312 @@
+"""The exact method inside a run folder: `tacit learn mce-exact ENV`, its summary, its pictures, its certificate.
+
+The algorithm is in `tacit.inverse.mce_exact`. It is deterministic and takes seconds, so there are no checkpoints: an
+interrupted run starts again and ends with the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tacit import storage
+from tacit.errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.envs.gridworld import GridworldSpec
+    from tacit.evaluate import Episodes, TabularEvaluation
+    from tacit.inverse.certificate import Certificate
+    from tacit.run import Run
+    from tacit.tabular import MDP, Solution
+
+PICTURE_BETA = 0.01
+"""The paper's figure shows the cost at this temperature."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of mce-exact."""
+
+    beta: float = 0.1
+    """Weight of the causal entropy, in units of reward; smaller is closer to a deterministic policy."""
+    objective: Literal["likelihood", "moments", "plugin"] = "likelihood"
+    """What is fitted: the demonstrated actions (likelihood, always solvable), the visits of the demonstrations
+    (moments, as in the paper; may have no solution when the dynamics slip), or the visits of a policy estimated from
+    them (plugin, always solvable)."""
+    budget: float = 1e-3
+    """How far each feature may exceed the expert's, in discounted visits; more is looser."""
+    features: Literal["state", "state-action"] = "state"
+    """What a cost may depend on, one weight each."""
+    method: Literal["newton", "gradient"] = "newton"
+    """newton, or the paper's projected gradient with a fixed step."""
+    l1: float = 1e-3
+    """L1 penalty on the weights for the likelihood, in discounted visits."""
+    pseudo_count: float = 1.0
+    """plugin: visits of the unconstrained policy that are mixed into each state's action counts."""
+    tolerance: float = 1e-9
+    """KKT residual at which to stop."""
+    step_size: float = 0.05
+    """gradient: the step."""
+    max_iterations: int | None = None
+    """Outer iterations; 500 for newton and 2000 for gradient when not given."""
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Solve, evaluate, and write everything that the run folder of an exact run holds; returns the summary."""
+    spec = gridworld_of(env_id, env_kwargs)
+    mdp, pairs = spec.model(), spec.to_tabular(demos)
+    solution = _solve(mdp, pairs, config, config.beta, run)
+    run.write("certificate.json", solution.certificate.to_dict())
+    summary: dict[str, Any] = {"status": solution.status, "statement": solution.certificate.statement}
+    if solution.diagnosis is not None:
+        run.save_model("proof", {"farkas": solution.diagnosis.farkas}, {"kind": "no policy keeps to the limits"})
+        return summary | {"diagnosis": _diagnosis(spec, solution)}
+    _save_models(run, spec, solution, config)
+    agents = evaluations(spec, mdp, solution.policy, demos, config.beta)
+    state_cost = _state_cost(solution)
+    _save_figures(run, spec, mdp, demos, config, solution, agents, state_cost)
+    return summary | {
+        "table": as_table(agents, demos, mdp.discount),
+        "cost_quality": quality(spec, mdp, state_cost),
+    }
+
+
+def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec:
+    """The exact model behind an environment; UserError when it has none."""
+    import gymnasium
+
+    from tacit.envs.gridworld import GridworldSpec
+
+    spec = getattr(gymnasium.make(env_id, disable_env_checker=True, **env_kwargs).unwrapped, "grid", None)
+    if not isinstance(spec, GridworldSpec):
+        raise UserError(
+            f"mce-exact needs the exact model of the environment, and {env_id} has none; "
+            "for a finite MDP of your own use tacit.solve from Python"
+        )
+    return spec
+
+
+def _options(config: Config) -> dict[str, Any]:
+    names = ("objective", "budget", "method", "l1", "pseudo_count", "tolerance", "step_size", "max_iterations")
+    return {name: getattr(config, name) for name in names}
+
+
+def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | None) -> Solution:
+    """The solution; with a run, every iteration is logged and shown."""
+    from tacit.inverse.mce_exact import learn
+    from tacit.progress import live
+
+    steps = learn(mdp, config.features, demonstrations=pairs, beta=beta, **_options(config))
+    with live(f"mce-exact, beta {beta:g}:") as update:
+        while True:
+            try:
+                _, metrics = next(steps)
+            except StopIteration as end:
+                return end.value
+            if run is not None:
+                run.log(metrics)
+            update(f"kkt {metrics['kkt']:.1e}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Evaluation
+
+
+def evaluations(
+    spec: GridworldSpec, mdp: MDP, policy: np.ndarray, demos: Demonstrations, beta: float
+) -> dict[str, TabularEvaluation]:
+    """Exact numbers of the learned agent, of the agent that knows no constraint, and of the expert if it is known."""
+    from tacit.demos import expert_policy
+    from tacit.evaluate import evaluate_exact
+    from tacit.forward.soft_policy_iteration import plan
+
+    policies = {"unconstrained": plan(mdp, mdp.rewards, beta).policy, "learned": policy}
+    made = demos.card
+    if isinstance(made.get("beta"), float) and isinstance(made.get("weight"), float):
+        policies = {"expert": expert_policy(spec, made["beta"], made["weight"]), **policies}
+    return {
+        name: evaluate_exact(mdp, chosen, spec.constrained, step_limit=spec.horizon)
+        for name, chosen in policies.items()
+    }
+
+
+def as_table(
+    agents: Mapping[str, TabularEvaluation], demos: Demonstrations, discount: float
+) -> dict[str, dict[str, Any]]:
+    """{agent: {metric: number}}; an expert known only from demonstrations is measured on them, with intervals."""
+    from tacit.evaluate import excess_over_expert, summarize
+
+    table: dict[str, dict[str, Any]] = {name: dict(agent.as_dict()) for name, agent in agents.items()}
+    if "expert" not in agents:
+        measured = summarize(episodes_of(demos, discount))
+        return {"expert": {key: value for key, value in measured.items() if isinstance(value, dict)}, **table}
+    for name, agent in agents.items():
+        if name != "expert":
+            table[name] |= excess_over_expert(agent, agents["expert"])
+    return table
+
+
+def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
+    """Demonstrations as evaluated episodes."""
+    from tacit.evaluate import Episodes
+
+    costs = None if demos.costs is None else demos.costs > 0
+    starts = demos.step_offsets
+    time = np.arange(demos.n_steps) - np.repeat(starts, demos.lengths)
+    if costs is None:
+        before = np.ones(demos.n_steps)
+    else:
+        # 1 before the first violating step of each trajectory, 0 from it on.
+        before = np.concatenate([np.cumsum(part) == 0 for part in np.split(costs, starts[1:])])
+    return Episodes(
+        returns=demos.returns,
+        discounted_returns=np.add.reduceat(demos.rewards * discount**time, starts),
+        terminated_returns=np.add.reduceat(demos.rewards * before, starts),
+        violation_steps=None if costs is None else np.add.reduceat(costs.astype(np.int64), starts),
+        initial_violations=np.zeros(len(demos), dtype=bool),
+        lengths=demos.lengths,
+        terminated=demos.terminated,
+    )
+
+
+def quality(spec: GridworldSpec, mdp: MDP, state_cost: np.ndarray) -> dict[str, float]:
+    """How well the cost marks the true constraint, on the cells that can be reached."""
+    from tacit.evaluate import cost_quality, reachable_states
+
+    return cost_quality(state_cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
+
+
+def _state_cost(solution: Solution) -> np.ndarray:
+    """(S,) what a visit costs the learned agent."""
+    return (solution.policy * solution.cost).sum(axis=-1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+def _save_models(run: Run, spec: GridworldSpec, solution: Solution, config: Config) -> None:
+    made = {"algo": run.config["algo"], "env": run.config["env"], "env_kwargs": run.config["env_kwargs"]}
+    card = {
+        "kind": "tabular",
+        "feature_names": ["row", "column"],
+        "states": "cells that are no wall, row by row",
+        **made,
+    }
+    run.save_model("policy", {"policy": solution.policy, "cells": spec.cells}, card)
+    cost = {"weights": solution.weights, "cost": solution.cost, "cells": spec.cells}
+    run.save_model("cost", cost, {**card, "features": config.features, "unit": "reward"})
+
+
+def _save_figures(
+    run: Run,
+    spec: GridworldSpec,
+    mdp: MDP,
+    demos: Demonstrations,
+    config: Config,
+    solution: Solution,
+    agents: Mapping[str, TabularEvaluation],
+    state_cost: np.ndarray,
+) -> None:
+    """figures.safetensors: per-cell numbers for the pictures of the report."""
+    from tacit.inverse.identifiability import LARGEST, identifiability
+
+    visits = np.bincount(spec.states_of(demos.observations), minlength=spec.n_states) / len(demos)
+    arrays = {
+        "row": spec.cells[:, 0],
+        "col": spec.cells[:, 1],
+        "expert_visits": visits,
+        "cost_state": state_cost,
+        "true_constraint": spec.constrained.astype(np.float64),
+    }
+    for name in ("unconstrained", "learned"):
+        shown = agents[name].visits
+        assert shown is not None
+        arrays[f"{name}_visits"] = shown
+    if config.features == "state" and len(solution.weights) <= LARGEST:
+        arrays["unknown"] = identifiability(mdp, solution, len(demos)).unknown
+    if config.beta > PICTURE_BETA and config.method == "newton":
+        colder = _solve(mdp, spec.to_tabular(demos), config, PICTURE_BETA, None)
+        if colder.diagnosis is None:
+            arrays["cost_state_beta001"] = _state_cost(colder)
+    storage.save_arrays(run.path / "figures.safetensors", arrays, {"layout": "\n".join(spec.rows) + "\n"})
+
+
+def _diagnosis(spec: GridworldSpec, solution: Solution) -> dict[str, Any]:
+    """Why there is no solution, as the report shows it."""
+    found = solution.diagnosis
+    assert found is not None
+
+    def name(feature: int) -> str:
+        state, action = divmod(feature, spec.n_actions) if len(found.farkas) > spec.n_states else (feature, None)
+        row, column = spec.position_of(state)
+        return f"row {row}, column {column}" + ("" if action is None else f", {spec.action_names[action]}")
+
+    limit = solution.expert_moments + solution.budget
+    blamed = [
+        {"name": name(i), "blame": float(found.farkas[i]), "expert": float(limit[i])} for i in found.to_blame[:20]
+    ]
+    budgets: list[dict[str, Any]] = []
+    if found.uniform_slack is not None:
+        smallest = float(solution.budget.max()) + found.uniform_slack
+        budgets.append({"budget": smallest, "why": "the smallest that has a solution"})
+    if found.statistical_budget is not None:
+        largest = float(found.statistical_budget.max())
+        budgets.append({"budget": largest, "why": "allows for the sampling error of the demonstrations"})
+    names = [name(i) for i in range(len(found.farkas))]
+    return {"text": found.in_words(names), "features": blamed, "budgets": budgets}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checking again
+
+
+def recheck(run: Run) -> tuple[Certificate, float]:
+    """(certificate from the weights alone, what the saved policy loses against the exact one for these weights).
+
+    Model and expert come from the folder's settings and demonstrations; everything else is computed anew. A proof that
+    there is no solution is checked by one run of policy iteration.
+    """
+    from tacit.inverse import certificate, feasibility, mce_exact
+    from tacit.inverse.registry import make_config
+    from tacit.tabular import feature_matrix
+
+    config = make_config(Config, run.config["config"], f"{run.path}/config.json")
+    spec = gridworld_of(run.config["env"], run.config["env_kwargs"])
+    mdp = spec.model()
+    features = feature_matrix(mdp, config.features)
+    pairs = mce_exact.check_demonstrations(mdp, spec.to_tabular(run.demonstrations()))
+    budget = np.full(features.shape[1], config.budget)
+    settings = mce_exact.Options(tolerance=config.tolerance, l1=config.l1, pseudo_count=config.pseudo_count)
+    geometry = mce_exact._Geometry(mdp, features)
+    problem, target = mce_exact._pose(geometry, None, pairs, budget, config.beta, config.objective, settings)
+    if (run.path / "model" / "proof.safetensors").exists():
+        ray = _vector(run, "proof", "farkas", features.shape[1])
+        proof = feasibility.farkas_proof(mdp, features, problem.limit, ray)
+        if proof is None:
+            raise RunFailed(f"{run.path}/model/proof.safetensors does not prove that there is no solution")
+        return certificate.of_infeasible(proof, config.beta, config.objective), 0.0
+    weights = _vector(run, "cost", "weights", features.shape[1])
+    point = problem.at(weights, config.beta, None)
+    done = certificate.is_optimal(weights, point.gradient, point.value, problem.limit, config.tolerance)
+    certified = certificate.of_point(
+        mdp, features, weights, config.beta, target, budget, config.objective, point, converged=done
+    )
+    policy = run.load_model("policy")[0].get("policy")
+    if policy is None or policy.shape != point.plan.policy.shape or not np.allclose(policy.sum(axis=-1), 1.0):
+        raise UserError(f"{run.path}/model/policy.safetensors does not hold a policy of {mdp.n_states} states")
+    cost = (features @ weights).reshape(mdp.rewards.shape)
+    return certified, certificate.certify_policy(mdp, cost, config.beta, policy).loss
+
+
+def _vector(run: Run, model: str, name: str, size: int) -> np.ndarray:
+    vector = run.load_model(model)[0].get(name)
+    if vector is None or vector.shape != (size,) or not (vector >= 0).all():
+        raise UserError(f"{run.path}/model/{model}.safetensors does not hold {size} {name} >= 0")
+    return vector
