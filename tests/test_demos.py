@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import re
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -702,3 +705,40 @@ def test_collecting_is_fair_and_complete():
     disabled = SyncVectorEnv([lambda: GridworldEnv()], autoreset_mode=AutoresetMode.DISABLED)
     with pytest.raises(UserError, match="does not reset its copies"):
         d.collect(disabled, detour, 1, seed=0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The documentation
+
+
+@pytest.mark.parametrize("page", ["demonstrations", "gridworld"])
+def test_documented_code_runs(page, tmp_path, monkeypatch):
+    text = (Path(__file__).parent.parent / "docs" / f"{page}.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, f"{page}.md", "exec"), {})
+
+
+def test_documented_table_and_map(tmp_path):
+    docs = Path(__file__).parent.parent / "docs"
+    table = re.search(r"```\n(episode.*?)```", (docs / "demonstrations.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "log.csv").write_text(table[1])
+    data = d.from_csv(tmp_path / "log.csv")
+    assert (data.card["feature_names"], data.lengths.tolist(), data.terminated.tolist()) == (
+        ["x", "speed"],
+        [2],
+        [True],
+    )
+    picture = re.search(r"```\n(description.*?)```", (docs / "gridworld.md").read_text("utf-8"), re.DOTALL)
+    assert make_spec(picture[1]).shape == (5, 9)
+
+
+def test_documented_hash(expert):
+    digest = hashlib.sha256()
+    for name in sorted(expert.arrays()):
+        array = expert.arrays()[name]
+        digest.update(json.dumps([name, array.dtype.newbyteorder("<").str, list(array.shape)]).encode())
+        digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes("C"))
+    assert digest.hexdigest() == expert.sha256
