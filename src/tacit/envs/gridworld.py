@@ -29,10 +29,10 @@ ENV_ID = "tacit/Gridworld-v0"
 ENVIRONMENTS = (
     EnvInfo(
         id=ENV_ID,
-        constraint="stay out of the cells marked X on the map",
+        constraint="stay out of the cells X",
         horizon=200,
-        observation="Box(2): row, column (or Discrete: the cell's index)",
-        action="Discrete(4): moves (8 with the diagonals)",
+        observation="Box(2): row, column",
+        action="Discrete(4 or 8): moves",
         entry_point="tacit.envs.gridworld:GridworldEnv",
         vector_entry_point="tacit.envs.gridworld:GridworldVectorEnv",
     ),
