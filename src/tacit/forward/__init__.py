@@ -1,0 +1,1 @@
+"""Forward: a policy for a given reward and cost."""

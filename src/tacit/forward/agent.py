@@ -1,0 +1,237 @@
+"""What PPO trains: networks, optimiser, statistics, environments, random numbers; how they begin, resume and are saved.
+
+`State` is exactly what a checkpoint holds. It is immutable: an iteration makes a new one, and the previous one stays
+good if the iteration fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit import nets, normalize
+from tacit.errors import UserError
+from tacit.forward import collect
+from tacit.policy import Interface, Policy, interface_from
+
+if TYPE_CHECKING:
+    from tacit.forward.ppo import Config
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that the future of a training depends on."""
+
+    params: nets.Params
+    opt_state: Any
+    """Of `optimiser`."""
+    obs_stats: normalize.Running
+    reward_scale: normalize.ReturnScale
+    carry: collect.Carry
+    rng: dict[str, Any]
+    """State of the NumPy generator that draws actions, minibatches and new networks."""
+    interface: Interface
+    obs_clip: float
+    seed: int
+    steps: int = 0
+    """Environment steps so far."""
+    iterations: int = 0
+
+
+def optimiser(max_grad_norm: Any = 1.0, eps: Any = 1e-8) -> optax.GradientTransformation:
+    """Adam on clipped gradients; the learning rate is applied by the caller."""
+    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=eps))
+
+
+def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> State:
+    """Fresh networks and freshly reset environments."""
+    nets.use_one_thread()
+    interface = collect.interface_of(env, scaled=config.scale_actions)
+    check(config, env.num_envs)
+    rng = np.random.default_rng([seed, 0])
+    params = _networks(config, interface, rng, n_critics)
+    # Copies are usually seeded with seed, seed + 1, ...: spread the seeds, or run 1 would share starts with run 0.
+    env_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+    return State(
+        params=params,
+        opt_state=optimiser().init(params),
+        obs_stats=normalize.running((interface.obs_size,)),
+        reward_scale=normalize.return_scale(env.num_envs),
+        carry=collect.begin(env, interface, env_seed),
+        rng=dict(rng.bit_generator.state),
+        interface=interface,
+        obs_clip=config.obs_clip if normalises(config, interface) else math.inf,
+        seed=seed,
+    )
+
+
+def resume(env: VectorEnv, config: Config, state: State) -> State:
+    """Put the environments where the state left them. UserError if they do not fit together."""
+    nets.use_one_thread()
+    check(config, env.num_envs)
+    state.interface.require(collect.interface_of(env, scaled=config.scale_actions), "the saved agent")
+    seed = int(np.random.SeedSequence([state.seed, 2, state.steps]).generate_state(1)[0])
+    return replace(state, carry=collect.restore(env, state.interface, state.carry, seed))
+
+
+def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
+    log_std = None if interface.n_actions else config.log_std_init
+    sizes = (interface.obs_size, interface.act_size, config.hidden)
+    return nets.make_params(rng, *sizes, n_critics=n_critics, log_std=log_std)
+
+
+def normalises(config: Config, interface: Interface) -> bool:
+    """Whether observations are normalised: one-hot ones never are."""
+    return config.normalize_obs and not interface.n_states
+
+
+def check(config: Config, n_envs: int) -> None:
+    """UserError for settings that cannot work."""
+    if config.rollout_steps % n_envs or config.rollout_steps % config.batch_size:
+        raise UserError(
+            f"rollout_steps ({config.rollout_steps}) must be a multiple of the number of environments ({n_envs})"
+            f" and of batch_size ({config.batch_size})"
+        )
+    if config.epochs < 1 or config.lr <= 0 or not 0 <= config.gamma <= 1:
+        raise UserError("epochs must be at least 1, lr positive and gamma between 0 and 1")
+    if config.entropy not in ("return", "loss") or config.standardise not in ("rollout", "minibatch", "none"):
+        raise UserError("entropy is 'return' or 'loss'; standardise is 'rollout', 'minibatch' or 'none'")
+
+
+def generator(state: State) -> np.random.Generator:
+    """The generator of random numbers where the state left it."""
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state.rng
+    return rng
+
+
+def policy_of(state: State) -> Policy:
+    """The current policy as an artefact (NumPy)."""
+    actor = jax.tree.map(np.asarray, state.params.actor)
+    return Policy(
+        interface=state.interface,
+        weights=actor.net.weights,
+        biases=actor.net.biases,
+        log_std=actor.log_std,
+        obs_mean=state.obs_stats.mean.astype(np.float32),
+        obs_scale=state.obs_stats.scale.astype(np.float32),
+        obs_clip=state.obs_clip,
+    )
+
+
+def freeze_reward_scale(state: State) -> State:
+    """From now on rewards are divided by today's number."""
+    scale = state.reward_scale
+    return replace(state, reward_scale=replace(scale, stats=normalize.freeze(scale.stats)))
+
+
+def reinitialise(config: Config, state: State) -> State:
+    """Fresh policy, critics and optimiser; statistics, environments and counters stay."""
+    rng = generator(state)
+    params = _networks(config, state.interface, rng, len(state.params.critics))
+    return replace(state, params=params, opt_state=optimiser().init(params), rng=dict(rng.bit_generator.state))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Saving
+
+
+def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """(arrays, JSON metadata): all of the state."""
+    arrays = _named({"params": state.params, "optimiser": state.opt_state})
+    arrays |= {
+        "obs_stats/mean": state.obs_stats.mean,
+        "obs_stats/var": state.obs_stats.var,
+        "reward_scale/returns": state.reward_scale.returns,
+        "reward_scale/mean": state.reward_scale.stats.mean,
+        "reward_scale/var": state.reward_scale.stats.var,
+        "carry/obs": state.carry.obs,
+        "carry/episode": state.carry.episode,
+        "carry/recent": state.carry.recent,
+    }
+    env_state = state.carry.env_state
+    arrays |= {f"env/{name}": np.asarray(array) for name, array in (env_state or {}).items()}
+    return {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()}, {
+        "kind": "ppo",
+        "version": VERSION,
+        "interface": asdict(state.interface),
+        "hidden": [len(bias) for bias in state.params.actor.net.biases[:-1]],
+        "n_critics": len(state.params.critics),
+        "obs_stats": [state.obs_stats.count, state.obs_stats.frozen],
+        "reward_scale": [state.reward_scale.stats.count, state.reward_scale.stats.frozen],
+        "env_state": env_state is not None,
+        "rng": state.rng,
+        "obs_clip": state.obs_clip,
+        "seed": state.seed,
+        "steps": state.steps,
+        "iterations": state.iterations,
+    }
+
+
+def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> State:
+    """The state that `state_to_arrays` saved. UserError if the file holds something else."""
+    if metadata.get("kind") != "ppo" or metadata.get("version") != VERSION:
+        raise UserError("this checkpoint does not hold a PPO agent of this version of Tacit")
+    nets.use_one_thread()
+    interface = interface_from(metadata["interface"])
+    blank = nets.make_params(
+        np.random.default_rng(0),
+        interface.obs_size,
+        interface.act_size,
+        metadata["hidden"],
+        n_critics=metadata["n_critics"],
+        log_std=None if interface.n_actions else 0.0,
+    )
+    trees = _filled({"params": blank, "optimiser": optimiser().init(blank)}, arrays)
+
+    def stats(name: str) -> normalize.Running:
+        count, frozen = metadata[name]
+        return normalize.Running(arrays[f"{name}/mean"], arrays[f"{name}/var"], count, frozen)
+
+    try:
+        env_state = {name[4:]: array for name, array in arrays.items() if name.startswith("env/")}
+        carry = collect.Carry(
+            arrays["carry/obs"],
+            arrays["carry/episode"],
+            arrays["carry/recent"],
+            env_state if metadata["env_state"] else None,
+        )
+        return State(
+            params=trees["params"],
+            opt_state=trees["optimiser"],
+            obs_stats=stats("obs_stats"),
+            reward_scale=normalize.ReturnScale(arrays["reward_scale/returns"], stats("reward_scale")),
+            carry=carry,
+            interface=interface,
+            **{name: metadata[name] for name in ("rng", "obs_clip", "seed", "steps", "iterations")},
+        )
+    except KeyError as error:
+        raise UserError(f"this checkpoint lacks {error}") from error
+
+
+def _named(tree: Any) -> dict[str, NDArray[Any]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+
+
+def _filled(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """`tree` with its leaves replaced by the arrays of their names."""
+
+    def leaf(path: Any, old: Any) -> jax.Array:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name not in arrays or arrays[name].shape != old.shape or arrays[name].dtype != old.dtype:
+            raise UserError(f"this checkpoint holds no {name} of shape {old.shape}: it is damaged or of another agent")
+        return jnp.asarray(arrays[name])
+
+    return jax.tree_util.tree_map_with_path(leaf, tree)

@@ -1,0 +1,219 @@
+"""Rollouts: N copies of an environment stepped T times with the current policy, in NumPy.
+
+One JAX call a step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
+computed later, in one batch. Environments are Gymnasium vector environments that reset a finished copy within the same
+step (AutoresetMode.SAME_STEP). One that offers `step_arrays(actions) -> (obs, reward, cost, terminated, truncated,
+final_obs)` is stepped through it; one that offers `get_state()`/`set_state()` resumes bit by bit.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from tacit.errors import RunFailed, UserError
+from tacit.policy import Interface, Policy
+
+Array = NDArray[Any]
+StepResult = tuple[Array, Array, Array | None, Array, Array, Array]
+RECENT = 100
+"""Number of finished episodes that the running averages look back on."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T steps of N environments. `done` = terminated or truncated."""
+
+    obs: Array
+    """(T, N, obs_size) float32, encoded but not normalised."""
+    act: Array
+    """(T, N, A) float32 in the policy's own coordinates, neither rescaled nor clipped; (T, N) integers if discrete."""
+    sent: Array
+    """(T, N, A) what the environment got; the same as `act` if discrete."""
+    next_obs: Array
+    """(T, N, obs_size) what the step reached, also where a new episode has begun."""
+    rew: Array
+    """(T, N) float64, as the environment gave it."""
+    cost: Array | None
+    """(T, N) float64: the environment's own info["cost"]; None if it reports none."""
+    terminated: Array
+    done: Array
+
+    def __len__(self) -> int:
+        return int(self.done.size)
+
+    def flat(self) -> tuple[Array, Array, Array]:
+        """(obs, sent, next_obs) with one row a sample: the arguments of a learned cost."""
+        return tuple(x.reshape(-1, *x.shape[2:]) for x in (self.obs, self.sent, self.next_obs))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Where the environments stand between two rollouts."""
+
+    obs: Array
+    """(N, obs_size) current observations, encoded."""
+    episode: Array
+    """(3, N) return, length and cost of the running episodes so far."""
+    recent: Array
+    """(k, 3) return, length and cost of the last k <= 100 finished episodes, oldest first."""
+    env_state: dict[str, Array] | None
+    """What the environment's `get_state` gave; None if it has none."""
+
+
+def make_vec(env_id: str, n_envs: int, **kwargs: Any) -> VectorEnv:
+    """N copies of a registered environment that reset themselves within the same step."""
+    import gymnasium as gym
+
+    spec = gym.spec(env_id)
+    if spec.vector_entry_point is not None:
+        return gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
+    mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    return gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="sync", vector_kwargs=mode, **kwargs)
+
+
+def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
+    """The policy's view of the environment; UserError if a policy of ours cannot run in it."""
+    mode = env.metadata.get("autoreset_mode")
+    if getattr(mode, "value", mode) != AutoresetMode.SAME_STEP.value:
+        raise UserError(
+            f"the vector environment must reset its copies within the same step, its mode is {mode}:"
+            " make it with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
+        )
+    return Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
+
+
+def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:
+    """Reset all environments."""
+    obs, _ = env.reset(seed=seed)
+    return Carry(interface.encode(obs), np.zeros((3, env.num_envs)), np.zeros((0, 3)), _state_of(env))
+
+
+def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Carry:
+    """Put the environments where `carry` says, in this or another process."""
+    if carry.obs.shape[0] != env.num_envs:
+        raise UserError(f"the state is of {carry.obs.shape[0]} environments, {env.num_envs} were given")
+    if carry.env_state is not None and hasattr(env, "set_state"):
+        env.set_state(carry.env_state)
+        return carry
+    warnings.warn(
+        "the environment cannot restore its state (it has no set_state): running episodes begin anew", stacklevel=3
+    )
+    fresh = begin(env, interface, seed)
+    return Carry(fresh.obs, fresh.episode, carry.recent, fresh.env_state)
+
+
+def _state_of(env: VectorEnv) -> dict[str, Array] | None:
+    return env.get_state() if hasattr(env, "get_state") and hasattr(env, "set_state") else None
+
+
+def collect(
+    env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
+) -> tuple[Rollout, Carry]:
+    """T = n_steps steps of all environments. RunFailed if the environment raises or returns what is not finite."""
+    face, n = policy.interface, env.num_envs
+    noise = policy.noise(rng, (n_steps, n))
+    obs = np.empty((n_steps, n, face.obs_size), np.float32)
+    next_obs = np.empty_like(obs)
+    shape = (n_steps, n) if face.n_actions else (n_steps, n, face.act_size)
+    act = np.empty(shape, np.int64 if face.n_actions else np.float32)
+    sent = act if face.n_actions else np.empty_like(act)
+    rew, cost = np.empty((n_steps, n)), np.zeros((n_steps, n))
+    terminated, done = np.empty((n_steps, n), bool), np.empty((n_steps, n), bool)
+    has_cost = True
+
+    step = _stepper(env, face)
+    current = carry.obs
+    for t in range(n_steps):
+        obs[t] = current
+        act[t] = policy.perturb(policy.head(current), noise[t])
+        if sent is not act:
+            sent[t] = face.to_env(act[t])
+        try:
+            current, rew[t], costs, terminated[t], truncated, next_obs[t] = step(sent[t])
+        except Exception as error:
+            raise RunFailed(f"the environment raised {type(error).__name__} in a step: {error}") from error
+        done[t] = terminated[t] | truncated
+        if costs is None:
+            has_cost = False
+        else:
+            cost[t] = costs
+    for name, array in (("reward", rew), ("observation", next_obs), ("cost", cost)):
+        if not np.isfinite(array).all():
+            t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
+            raise RunFailed(f"the environment returned a {name} that is not finite (step {t} of the rollout, copy {i})")
+
+    rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done)
+    episode, recent = _episodes(carry, rew, cost, done)
+    return rollout, Carry(current, episode, recent, _state_of(env))
+
+
+def _stepper(env: VectorEnv, face: Interface) -> Callable[[Array], StepResult]:
+    """actions -> (obs to act on, reward, cost or None, terminated, truncated, obs reached), observations encoded."""
+
+    def fast(actions: Array) -> StepResult:
+        obs, reward, cost, terminated, truncated, reached = env.step_arrays(actions)  # type: ignore[attr-defined]
+        same = reached is obs
+        obs = face.encode(obs)
+        return obs, reward, cost, terminated, truncated, obs if same else face.encode(reached)
+
+    def general(actions: Array) -> StepResult:
+        obs, reward, terminated, truncated, info = env.step(actions)
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        obs = face.encode(obs)
+        reached, cost = obs, info.get("cost")
+        if ended.any():
+            rows = np.flatnonzero(ended)
+            reached = obs.copy()
+            reached[rows] = face.encode(np.stack([np.asarray(info["final_obs"][i]) for i in rows]))
+            # The row of info["cost"] belongs to the new episode; what the last step cost is in final_info.
+            last = info.get("final_info", {}).get("cost")
+            if last is not None:
+                cost = np.where(ended, last, 0.0 if cost is None else cost)
+        costs = None if cost is None else np.asarray(cost, np.float64)
+        return obs, np.asarray(reward, np.float64), costs, terminated, truncated, reached
+
+    # A wrapper's own step must not be bypassed.
+    return fast if env.unwrapped is env and hasattr(env, "step_arrays") else general
+
+
+def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array, Array]:
+    """Running and finished episodes after these steps."""
+    running, finished = carry.episode, [carry.recent]
+    for t in range(len(rew)):
+        running = running + np.stack([rew[t], np.ones_like(rew[t]), cost[t]])
+        if done[t].any():
+            finished.append(running[:, done[t]].T)
+            running = np.where(done[t], 0.0, running)
+    return running, np.concatenate(finished)[-RECENT:]
+
+
+def metrics(rollout: Rollout, carry: Carry, steps: int) -> dict[str, float]:
+    """Averages over the rollout, and over the last finished episodes once there are any."""
+    out = {"time/total_steps": float(steps), "rollout/rew_mean": float(rollout.rew.mean())}
+    if rollout.cost is not None:
+        out["rollout/cost_mean"] = float(rollout.cost.mean())
+    if len(carry.recent):
+        ep_rew, ep_len, ep_cost = map(float, carry.recent.mean(axis=0))
+        out |= {"rollout/ep_rew_mean": ep_rew, "rollout/ep_len_mean": ep_len}
+        if rollout.cost is not None:
+            out["rollout/ep_cost_mean"] = ep_cost
+            out["rollout/ep_violation_rate"] = float((carry.recent[:, 2] > 0).mean())
+    return out
+
+
+def times(steps: int, started: float, collected: float) -> dict[str, float]:
+    """Speed of an iteration of `steps` environment steps that began at `started` and learned from `collected` on."""
+    now = time.perf_counter()
+    return {
+        "time/fps": steps / (now - started),
+        "time/rollout_seconds": collected - started,
+        "time/update_seconds": now - collected,
+    }

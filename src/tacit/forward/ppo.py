@@ -1,0 +1,359 @@
+"""Proximal policy optimisation with the causal entropy inside the return.
+
+The objective is the one of the inverse problem's forward half: reward and discounted causal entropy of the policy,
+
+    max_pi  E sum_t gamma^t ( R_t - beta log pi(a_t|s_t) ).                                                 (1)
+
+Its policy gradient is the usual one for the reward  r~_t = R_t - beta log pi(a_t|s_t)  with a critic V of discounted
+sums of r~, so each iteration collects a rollout with the current policy pi_old, estimates advantages A by GAE on r~
+(`tacit.gae`), and takes several epochs of Adam steps on minibatches of
+
+    L = - E min( rho A, clip(rho, 1-eps, 1+eps) A )  +  c_V E ( V(s) - target )^2,     rho = pi(a|s) / pi_old(a|s)   (2)
+
+until the epochs are over or, after an epoch, the mean of  (rho - 1) - log rho,  an estimate of KL(pi_old || pi), has
+passed kl_factor * target_kl. With entropy="loss" the bonus is  - beta E H(pi(.|s))  in (2) instead, as in other
+implementations; that looks one step ahead only and optimises something else than (1).
+
+The update is written for K signals with one critic each and advantages  A = sum_k w_k A_k;  PPO is K = 1, w = 1, and
+`ppo_lagrangian` adds a cost with a negative weight. Everything after the rollout happens in one compiled function.
+The state of a training and its checkpoint are in `agent`, rollouts in `collect`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit import nets, normalize
+from tacit.errors import RunFailed
+from tacit.forward import agent, collect
+from tacit.forward.agent import State, init, policy_of, resume, state_from_arrays, state_to_arrays
+from tacit.gae import gae
+
+__all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of PPO; those of the paper's table are named as there."""
+
+    total_steps: int = 1_000_000
+    """Environment steps of the whole training; learning-rate decay refers to it."""
+    n_envs: int = 32
+    """Copies of the environment, for whoever makes it from its name; a vector environment given to learn() decides."""
+    rollout_steps: int = 2048
+    """Environment steps of a rollout, all copies together (the paper's n_steps)."""
+    batch_size: int = 128
+    """Samples of a minibatch; divides rollout_steps."""
+    epochs: int = 10
+    """Passes over a rollout."""
+    lr: float = 3e-4
+    """Adam's learning rate at the start."""
+    lr_final: float = 1.0
+    """Learning rate at the end as a fraction of the first, reached linearly."""
+    gamma: float = 0.99
+    """Discount."""
+    gae_lambda: float = 0.95
+    """Decay of the trace in generalised advantage estimation."""
+    clip: float = 0.2
+    """Clip range eps of the probability ratio (not given in the paper)."""
+    target_kl: float | None = 0.02
+    """No further epoch once the estimated KL from the old policy passes kl_factor times this; None: never."""
+    kl_factor: float = 1.5
+    """See target_kl."""
+    beta: float = 1e-4
+    """Weight of the causal entropy, in units of the normalised reward, nats."""
+    entropy: Literal["return", "loss"] = "return"
+    """Entropy inside the return as in (1), or the one-step bonus in the loss."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Hidden tanh layers of the policy and of each critic."""
+    log_std_init: float = 0.0
+    """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
+    scale_actions: bool = True
+    """The Gaussian lives in coordinates where the action box is [-1, 1], else in the box's own."""
+    value_coef: float = 0.5
+    """c_V: weight of the critics' squared errors."""
+    max_grad_norm: float = 0.5
+    """Gradients of all networks together are clipped to this norm."""
+    adam_eps: float = 1e-5
+    """Adam's epsilon."""
+    standardise: Literal["rollout", "minibatch", "none"] = "rollout"
+    """Over what advantages are given mean 0 and standard deviation 1."""
+    normalize_obs: bool = True
+    """Observations minus running mean over running standard deviation (one-hot observations are left alone)."""
+    obs_clip: float = 10.0
+    """Bound of normalised observations."""
+    normalize_reward: bool = True
+    """Rewards over the running standard deviation of their discounted sum."""
+    reward_clip: float = 10.0
+    """Bound of normalised rewards."""
+
+
+class Batch(NamedTuple):
+    """A rollout as the update sees it: observations normalised, K signals scaled."""
+
+    obs: NDArray[Any]
+    next_obs: NDArray[Any]
+    act: NDArray[Any]
+    signals: NDArray[Any]
+    """(K, T, N); the entropy of (1) is added to the first."""
+    terminated: NDArray[Any]
+    done: NDArray[Any]
+
+
+class Hyper(NamedTuple):
+    """Numbers of an update. They are arguments of the compiled function, so that a new value compiles nothing."""
+
+    weights: NDArray[Any]
+    gammas: NDArray[Any]
+    lambdas: NDArray[Any]
+    """(K,) each."""
+    lr: float
+    clip: float
+    beta_return: float
+    beta_loss: float
+    value_coef: float
+    max_grad_norm: float
+    adam_eps: float
+    kl_limit: float
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The update, compiled
+
+
+def _samples(
+    params: nets.Params, batch: Batch, hyper: Hyper, relative: bool
+) -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
+    """What the epochs work on, one row a sample; the explained variance (K,) of the critics; the mean entropy."""
+    shape = batch.done.shape
+    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+    obs, next_obs, act = flat(batch.obs), flat(batch.next_obs), flat(batch.act)
+    log_prob, entropy = nets.log_prob(params.actor, obs, act)
+    values = jnp.stack([critic(obs)[:, 0] for critic in params.critics])
+    next_values = jnp.stack([critic(next_obs)[:, 0] for critic in params.critics])
+    signals = jnp.reshape(batch.signals, (len(params.critics), -1))
+    signals = signals.at[0].add(-hyper.beta_return * log_prob)
+
+    grids = [x.reshape(-1, *shape) for x in (signals, values, next_values)]
+    ends = (batch.terminated, batch.done)
+    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0))
+    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas).reshape(len(signals), -1)
+    targets = advantages + values
+    weights = jnp.asarray(hyper.weights)
+    if relative:  # the other signals' weights are in units of the first advantage's spread
+        weights = weights.at[1:].multiply(jnp.std(advantages[0]))
+    rows = {"obs": obs, "act": act, "log_prob": log_prob, "advantage": weights @ advantages, "target": targets.T}
+    explained = 1.0 - jnp.var(targets - values, axis=1) / (jnp.var(targets, axis=1) + 1e-12)
+    return rows, explained, entropy.mean()
+
+
+def _standardised(x: jax.Array) -> jax.Array:
+    return (x - x.mean()) / (x.std() + 1e-8)
+
+
+def _loss(params: nets.Params, rows: dict[str, jax.Array], hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """(2) on a minibatch."""
+    log_prob, entropy = nets.log_prob(params.actor, rows["obs"], rows["act"])
+    log_ratio = log_prob - rows["log_prob"]
+    ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
+    clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
+    policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    values = jnp.concatenate([critic(rows["obs"]) for critic in params.critics], axis=1)
+    value_losses = jnp.mean((values - rows["target"]) ** 2, axis=0)
+    loss = policy_loss + hyper.value_coef * jnp.sum(value_losses) - hyper.beta_loss * jnp.mean(entropy)
+    return loss, {
+        "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
+        "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip),
+        "policy_loss": policy_loss,
+        "value_losses": value_losses,
+    }
+
+
+@partial(jax.jit, static_argnames=("standardise", "relative"))
+def _update(
+    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+) -> tuple[nets.Params, Any, dict[str, jax.Array]]:
+    """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
+    rows, explained, entropy = _samples(params, batch, hyper, relative)
+    if standardise == "rollout":
+        rows["advantage"] = _standardised(rows["advantage"])
+    adam = agent.optimiser(hyper.max_grad_norm, hyper.adam_eps)
+
+    def minibatch(carry: tuple[nets.Params, Any], part: dict[str, jax.Array]) -> tuple[tuple[nets.Params, Any], Any]:
+        params, opt_state = carry
+        if standardise == "minibatch":
+            part = {**part, "advantage": _standardised(part["advantage"])}
+        gradients, info = jax.grad(_loss, has_aux=True)(params, part, hyper)
+        steps, opt_state = adam.update(gradients, opt_state)
+        return (jax.tree.map(lambda p, step: p - hyper.lr * step, params, steps), opt_state), info
+
+    def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, params, opt_state, _ = carry
+        parts = jax.tree.map(lambda x: x[order[number]], rows)
+        (params, opt_state), infos = jax.lax.scan(minibatch, (params, opt_state), parts)
+        return number + 1, params, opt_state, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
+        return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
+
+    nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
+    nothing["value_losses"] = jnp.zeros(len(params.critics))
+    number, params, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, params, opt_state, nothing))
+    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+    info |= {"epochs": number, "explained_variance": explained, "entropy": entropy, "finite": finite}
+    return params, opt_state, info
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One iteration: gather, (scale the reward,) improve
+
+
+def gather(env: VectorEnv, config: Config, state: State) -> tuple[State, collect.Rollout]:
+    """Collect a rollout with the current policy."""
+    rng = agent.generator(state)
+    steps = config.rollout_steps // env.num_envs
+    rollout, carry = collect.collect(env, policy_of(state), state.carry, steps, rng)
+    stats = state.obs_stats
+    if stats.count == 0 and agent.normalises(config, state.interface):
+        # The very first rollout sets the scale before anything is learned from it; the fresh policy hardly looks at
+        # the observation. Later rollouts are taken in after the update (see `improve`).
+        stats = normalize.update(stats, rollout.obs.reshape(len(rollout), -1))
+    state = replace(state, carry=carry, obs_stats=stats, rng=dict(rng.bit_generator.state))
+    return replace(state, steps=state.steps + len(rollout)), rollout
+
+
+def scale_reward(config: Config, state: State, rew: NDArray[Any], done: NDArray[Any]) -> tuple[State, NDArray[Any]]:
+    """Rewards (T, N) over the running standard deviation of their discounted sum, which takes them in first."""
+    if not config.normalize_reward:
+        return state, rew
+    scale = normalize.track_returns(state.reward_scale, rew, done, config.gamma)
+    scaled = np.clip(rew / scale.std, -config.reward_clip, config.reward_clip)
+    return replace(state, reward_scale=scale), scaled
+
+
+def improve(
+    config: Config,
+    state: State,
+    rollout: collect.Rollout,
+    signals: Sequence[NDArray[Any]],
+    *,
+    weights: Sequence[float] = (1.0,),
+    gammas: Sequence[float] | None = None,
+    lambdas: Sequence[float] | None = None,
+    relative: bool = False,
+) -> tuple[State, Metrics]:
+    """Learn from a rollout: K signals (T, N), each with its critic, weight, discount and trace decay.
+
+    With `relative` the weights after the first are in units of the standard deviation of the first advantage.
+    """
+    rng = agent.generator(state)
+    n, k = len(rollout), len(signals)
+    order = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (config.epochs, 1)), axis=1)
+    # Steps of the rollout itself do not count yet, so that the first update uses the full rate.
+    lr = learning_rate(config, state.steps - n)
+    batch = Batch(
+        obs=normalize.standardise(state.obs_stats, rollout.obs, state.obs_clip),
+        next_obs=normalize.standardise(state.obs_stats, rollout.next_obs, state.obs_clip),
+        act=rollout.act.astype(np.int32) if state.interface.n_actions else rollout.act,
+        signals=np.stack(signals).astype(np.float32),
+        terminated=rollout.terminated,
+        done=rollout.done,
+    )
+    hyper = Hyper(
+        weights=np.array(weights, np.float32),
+        gammas=np.array(gammas or (config.gamma,) * k, np.float32),
+        lambdas=np.array(lambdas or (config.gae_lambda,) * k, np.float32),
+        lr=lr,
+        clip=config.clip,
+        beta_return=config.beta if config.entropy == "return" else 0.0,
+        beta_loss=config.beta if config.entropy == "loss" else 0.0,
+        value_coef=config.value_coef,
+        max_grad_norm=config.max_grad_norm,
+        adam_eps=config.adam_eps,
+        kl_limit=math.inf if config.target_kl is None else config.kl_factor * config.target_kl,
+    )
+    order = order.reshape(config.epochs, -1, config.batch_size)
+    kind = {"standardise": config.standardise, "relative": relative}
+    params, opt_state, info = _update(state.params, state.opt_state, batch, order, hyper, **kind)
+    info = jax.device_get(info)
+    losses = (info["policy_loss"], info["approx_kl"], *info["value_losses"])
+    if not (info["finite"] and np.isfinite(losses).all()):
+        raise RunFailed(
+            f"training diverged after {state.steps} steps: losses or networks are no longer finite"
+            " (try a smaller lr, or normalize_obs and normalize_reward)"
+        )
+    stats = state.obs_stats
+    if state.iterations and agent.normalises(config, state.interface):
+        stats = normalize.update(stats, rollout.obs.reshape(n, -1))
+    new = replace(
+        state,
+        params=params,
+        opt_state=opt_state,
+        obs_stats=stats,
+        rng=dict(rng.bit_generator.state),
+        iterations=state.iterations + 1,
+    )
+    return new, _train_metrics(new, info, lr)
+
+
+def learning_rate(config: Config, steps: int) -> float:
+    """Linear from lr to lr * lr_final over total_steps."""
+    progress = min(1.0, steps / config.total_steps)
+    return config.lr * (1.0 + (config.lr_final - 1.0) * progress)
+
+
+def _train_metrics(state: State, info: Mapping[str, Any], lr: float) -> Metrics:
+    metrics = {
+        "train/approx_kl": float(info["approx_kl"]),
+        "train/clip_fraction": float(info["clip_fraction"]),
+        "train/policy_loss": float(info["policy_loss"]),
+        "train/value_loss": float(info["value_losses"][0]),
+        "train/explained_variance": float(info["explained_variance"][0]),
+        "train/entropy": float(info["entropy"]),
+        "train/epochs": float(info["epochs"]),
+        "train/learning_rate": lr,
+    }
+    if state.params.actor.log_std is not None:
+        metrics["train/std"] = float(np.exp(np.asarray(state.params.actor.log_std)).mean())
+    if len(info["value_losses"]) > 1:
+        metrics["train/cost_value_loss"] = float(info["value_losses"][1])
+        metrics["train/cost_explained_variance"] = float(info["explained_variance"][1])
+    return metrics
+
+
+def iterate(env: VectorEnv, config: Config, state: State) -> tuple[State, Metrics, collect.Rollout]:
+    """One rollout and one update."""
+    started = time.perf_counter()
+    state, rollout = gather(env, config, state)
+    collected = time.perf_counter()
+    state, reward = scale_reward(config, state, rollout.rew, rollout.done)
+    state, metrics = improve(config, state, rollout, [reward])
+    return (
+        state,
+        collect.metrics(rollout, state.carry, state.steps) | metrics | collect.times(len(rollout), started, collected),
+        rollout,
+    )
+
+
+def learn(env: VectorEnv, config: Config, seed: int = 0, state: State | None = None) -> Iterator[tuple[State, Metrics]]:
+    """Train until config.total_steps; yields (state, metrics) after every iteration.
+
+    With a `state` (of this or another process) training continues from there, exactly as if it had not stopped.
+    """
+    state = init(env, config, seed) if state is None else resume(env, config, state)
+    while state.steps < config.total_steps:
+        state, metrics, _ = iterate(env, config, state)
+        yield state, metrics

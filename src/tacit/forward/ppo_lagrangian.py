@@ -1,0 +1,276 @@
+"""PPO under a constraint on the expected cost: PPO-Lagrangian, a fixed penalty, and RCPO.
+
+    max_pi  E sum_t gamma^t ( R_t - beta log pi(a_t|s_t) )      s.t.   E[c] <= budget                        (1)
+
+The Lagrangian  reward - lam cost  is improved by the steps of `ppo`, and after each of them lam follows the measured
+cost (`tacit.lagrange`). Reward and cost have a critic each, and the policy's advantage is
+
+    A = A_reward - lam u A_cost ,      standardised (which makes a division by 1 + lam superfluous)          (2)
+
+where u is the unit of the multiplier:
+
+    "rbar"       the largest mean |reward| per step so far: lam = 1 lets a unit of cost cancel an average step of
+                 reward, whatever the task's scale (it does not fall when the agent gives up reward to save cost)
+    "reward"     the environment's reward
+    "advantage"  standard deviation of A_reward, with the cost over the running standard deviation of its discounted
+                 sum: the units of the earlier constraint-inference code
+
+With critics="single" the reward itself becomes  R - lam u c  with one critic: reward-constrained policy optimisation
+(RCPO) in Tessler's form. The cost is the environment's info["cost"], or any function cost(obs, act, next_obs) of
+batches, which may change between iterations; `terminal_cost` is added where an episode terminates (not where it is cut
+off), for what the absorbing state would go on costing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit import lagrange, normalize
+from tacit.errors import RunFailed, UserError
+from tacit.forward import agent, collect, ppo
+from tacit.policy import Policy
+
+Metrics = dict[str, float]
+CostFunction = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+"""(obs (B, obs_size), action sent to the environment (B, A) or (B,), next_obs (B, obs_size)) -> cost (B,)."""
+RBAR_HORIZON = 10
+"""Iterations over which the mean |reward| is averaged for rbar."""
+
+
+@dataclass(frozen=True)
+class Config(ppo.Config):
+    """Settings of PPO and of the constraint."""
+
+    budget: float = 0.0
+    """Cost that is allowed."""
+    budget_per: Literal["step", "episode"] = "step"
+    """Whether the budget is for the mean cost of a step or of an episode."""
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
+    """Rule by which the multiplier follows the cost; "fixed" is a constant penalty."""
+    multiplier_init: float = 1.0
+    """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
+    multiplier_lr: float = 0.05
+    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    multiplier_max: float = 100.0
+    """Upper bound of the multiplier."""
+    pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
+    """Proportional, integral and derivative gain of "pid"."""
+    pid_smoothing: float = 0.5
+    """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
+    penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
+    """Unit of the multiplier, see (2)."""
+    critics: Literal["separate", "single"] = "separate"
+    """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
+    cost_gamma: float = 0.99
+    """Discount of the cost critic."""
+    cost_gae_lambda: float = 0.95
+    """Decay of the trace in the cost's advantage estimation."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint holds."""
+
+    agent: agent.State
+    multiplier: lagrange.Multiplier
+    cost_scale: normalize.ReturnScale
+    """For penalty_unit "advantage"."""
+    reward_size: float = 0.0
+    """Mean |reward| per step of the last iterations."""
+    rbar: float = 0.0
+    """The largest of those; frozen together with the reward scale."""
+
+    @property
+    def steps(self) -> int:
+        return self.agent.steps
+
+    @property
+    def iterations(self) -> int:
+        return self.agent.iterations
+
+
+def init(env: VectorEnv, config: Config, seed: int) -> State:
+    """Fresh networks and multiplier, freshly reset environments."""
+    if config.multiplier not in ("fixed", "ascent", "softplus", "pid"):
+        raise UserError(f"multiplier is fixed, ascent, softplus or pid, not {config.multiplier!r}")
+    if config.penalty_unit not in ("rbar", "reward", "advantage"):
+        raise UserError(f"penalty_unit is rbar, reward or advantage, not {config.penalty_unit!r}")
+    if config.critics == "single" and config.penalty_unit == "advantage":
+        raise UserError('a single critic has no advantage of the reward alone: use penalty_unit "rbar" or "reward"')
+    if config.budget < 0 or config.multiplier_init < 0:
+        raise UserError("budget and multiplier_init cannot be negative")
+    if config.multiplier == "softplus" and config.multiplier_init == 0:
+        raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
+    return State(
+        agent.init(env, config, seed, n_critics=1 if config.critics == "single" else 2),
+        lagrange.start(config.multiplier_init, config.pid_gains[1]),
+        normalize.return_scale(env.num_envs),
+    )
+
+
+def resume(env: VectorEnv, config: Config, state: State) -> State:
+    """Put the environments where the state left them."""
+    return replace(state, agent=agent.resume(env, config, state.agent))
+
+
+def policy_of(state: State) -> Policy:
+    """The current policy as an artefact (NumPy)."""
+    return agent.policy_of(state.agent)
+
+
+def freeze_reward_scale(state: State) -> State:
+    """From now on the unit of rewards (their scale and mean size) stays what it is today."""
+    return replace(state, agent=agent.freeze_reward_scale(state.agent))
+
+
+def reinitialise(config: Config, state: State) -> State:
+    """Fresh policy, critics and optimiser; statistics, multiplier, environments and counters stay."""
+    return replace(state, agent=agent.reinitialise(config, state.agent))
+
+
+def iterate(
+    env: VectorEnv, config: Config, state: State, cost: CostFunction | None = None, terminal_cost: float = 0.0
+) -> tuple[State, Metrics, collect.Rollout]:
+    """One rollout, one update of the networks, one of the multiplier."""
+    started = time.perf_counter()
+    learner, rollout = ppo.gather(env, config, state.agent)
+    collected = time.perf_counter()
+    costs = costs_of(rollout, cost)
+    charged = costs + terminal_cost * rollout.terminated
+    size, rbar = state.reward_size, state.rbar
+    if not learner.reward_scale.stats.frozen:
+        size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iterations + 1, RBAR_HORIZON)
+        rbar = max(rbar, size)
+    # Where there has been no reward at all, an average step of it cannot be a unit.
+    unit = (rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
+    penalty = state.multiplier.value * unit
+    cost_scale = state.cost_scale
+
+    if config.critics == "single":
+        learner, signal = ppo.scale_reward(config, learner, rollout.rew - penalty * charged, rollout.done)
+        learner, metrics = ppo.improve(config, learner, rollout, [signal])
+    else:
+        learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
+        if config.penalty_unit == "advantage":
+            cost_scale = normalize.track_returns(cost_scale, charged, rollout.done, config.cost_gamma)
+            charged = np.clip(charged / cost_scale.std, -config.reward_clip, config.reward_clip)
+        elif config.normalize_reward:
+            penalty /= learner.reward_scale.std
+        learner, metrics = ppo.improve(
+            config,
+            learner,
+            rollout,
+            [reward, charged],
+            weights=(1.0, -penalty),
+            gammas=(config.gamma, config.cost_gamma),
+            lambdas=(config.gae_lambda, config.cost_gae_lambda),
+            relative=config.penalty_unit == "advantage",
+        )
+
+    measured = measure(config, costs, learner.carry)
+    metrics |= collect.metrics(rollout, learner.carry, learner.steps)
+    metrics |= {
+        "train/multiplier": state.multiplier.value,
+        "train/penalty": state.multiplier.value * unit,
+        "train/cost_mean": float(costs.mean()),
+    }
+    new = State(learner, follow(config, state.multiplier, measured), cost_scale, size, rbar)
+    return new, metrics | collect.times(len(rollout), started, collected), rollout
+
+
+def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any]:
+    """(T, N) cost of every step: the environment's own, or that of a function."""
+    if cost is None:
+        if rollout.cost is None:
+            raise UserError(
+                'the environment does not report info["cost"] at every step, and no cost function was given'
+            )
+        return rollout.cost
+    costs = np.asarray(cost(*rollout.flat()), dtype=np.float64)
+    if costs.shape != (len(rollout),):
+        raise UserError(f"the cost function must return one number a row, {(len(rollout),)}, not shape {costs.shape}")
+    if not np.isfinite(costs).all():
+        raise RunFailed("the cost function returned a number that is not finite")
+    return costs.reshape(rollout.done.shape)
+
+
+def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:
+    """What is compared with the budget; None before the first episode has ended if the budget is for an episode.
+
+    The mean cost of an episode is the mean cost of a step times the mean length of an episode (renewal reward), which
+    also counts the episodes that are still running.
+    """
+    if config.budget_per == "step":
+        return float(costs.mean())
+    return float(costs.mean() * carry.recent[:, 1].mean()) if len(carry.recent) else None
+
+
+def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | None) -> lagrange.Multiplier:
+    """The multiplier after seeing the measured cost."""
+    if measured is None or config.multiplier == "fixed":
+        return multiplier
+    error, maximum = measured - config.budget, config.multiplier_max
+    if config.multiplier == "pid":
+        return lagrange.pid(multiplier, error, config.pid_gains, config.pid_smoothing, maximum)
+    rule = lagrange.ascent if config.multiplier == "ascent" else lagrange.softplus
+    return rule(multiplier, error, config.multiplier_lr, maximum)
+
+
+def learn(
+    env: VectorEnv,
+    config: Config,
+    seed: int = 0,
+    state: State | None = None,
+    cost: CostFunction | None = None,
+    terminal_cost: float = 0.0,
+) -> Iterator[tuple[State, Metrics]]:
+    """Train until config.total_steps; yields (state, metrics) after every iteration.
+
+    With a `state` (of this or another process) training continues from there, exactly as if it had not stopped.
+    """
+    state = init(env, config, seed) if state is None else resume(env, config, state)
+    while state.steps < config.total_steps:
+        state, metrics, _ = iterate(env, config, state, cost, terminal_cost)
+        yield state, metrics
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Saving
+
+
+def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """(arrays, JSON metadata): all of the state."""
+    arrays, inner = agent.state_to_arrays(state.agent)
+    stats = state.cost_scale.stats
+    arrays["cost_scale/returns"] = state.cost_scale.returns
+    return arrays, {
+        "kind": "ppo-lagrangian",
+        "version": agent.VERSION,
+        "agent": inner,
+        "multiplier": asdict(state.multiplier),
+        "cost_scale": [float(stats.mean), float(stats.var), stats.count, stats.frozen],
+        "reward_size": state.reward_size,
+        "rbar": state.rbar,
+    }
+
+
+def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> State:
+    """The state that `state_to_arrays` saved. UserError if the file holds something else."""
+    if metadata.get("kind") != "ppo-lagrangian" or metadata.get("version") != agent.VERSION:
+        raise UserError("this checkpoint does not hold a PPO-Lagrangian agent of this version of Tacit")
+    mean, var, count, frozen = metadata["cost_scale"]
+    stats = normalize.Running(np.array(mean), np.array(var), count, frozen)
+    return State(
+        agent.state_from_arrays(arrays, metadata["agent"]),
+        lagrange.Multiplier(**metadata["multiplier"]),
+        normalize.ReturnScale(arrays["cost_scale/returns"], stats),
+        metadata["reward_size"],
+        metadata["rbar"],
+    )

@@ -1,0 +1,37 @@
+"""Generalised advantage estimation with the two ways in which an episode can end.
+
+    delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
+    A_t     = delta_t + gamma lambda (1 - done_t) A_{t+1},        A after the last step of the rollout = 0
+    target  = A_t + V(s_t)
+
+s'_t is the state that the step really reached, also where the environment has already begun a new episode. A time
+limit (done without terminated) is no property of the state: it bootstraps with V(s'_t) as if the episode went on, and
+only cuts the trace, because the next sample belongs to another episode.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def gae(
+    rewards: jax.Array,
+    values: jax.Array,
+    next_values: jax.Array,
+    terminated: jax.Array,
+    done: jax.Array,
+    gamma: jax.Array | float,
+    lam: jax.Array | float,
+) -> jax.Array:
+    """Advantages (T, N) from rewards, V(s_t), V(s'_t), terminated and done, each (T, N)."""
+    deltas = rewards + gamma * jnp.where(terminated, 0.0, next_values) - values
+    decay = gamma * lam * jnp.where(done, 0.0, 1.0)
+
+    def back(advantage: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        delta, weight = step
+        advantage = delta + weight * advantage
+        return advantage, advantage
+
+    _, advantages = jax.lax.scan(back, jnp.zeros_like(deltas[0]), (deltas, decay), reverse=True)
+    return advantages
