@@ -1,6 +1,6 @@
 """How good an answer is, from the weights alone.
 
-For any lambda >= 0 with its soft-optimal policy pi (method.md's notation in docs/exact-method.md):
+For any lambda >= 0 with its soft-optimal policy pi (notation in docs/exact-method.md):
 
     gap             lambda . grad g = g(lambda) - (J + beta H)(pi): signed, negative when pi is infeasible; never alone
     infeasibility   max_i (mu_pi - mu_D - budget)_i^+
@@ -9,7 +9,8 @@ For any lambda >= 0 with its soft-optimal policy pi (method.md's notation in doc
     backward error  pi is *exactly* optimal for the budget  b'_i = mu_pi,i - mu_D,i  where lambda_i > 0, else
                     max(b_i, mu_pi,i - mu_D,i);  the number is max |b' - b|
 
-The causal likelihood is not convex: it has no duality gap, and stationarity stands in for the KKT residual.
+The causal likelihood is not convex and matches no moments: its gap, infeasibility and backward error are NaN, and the
+KKT residual says only that the weights are stationary.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from tacit.forward.soft_policy_iteration import evaluate_policy, occupancy, plan, response
+from tacit.forward.soft_policy_iteration import evaluate_policy, plan, response
 from tacit.inverse.dual_newton import kkt_residual
 
 if TYPE_CHECKING:
@@ -64,60 +64,11 @@ def is_optimal(weights: np.ndarray, gradient: np.ndarray, value: float, limit: n
 
 
 def of_point(
-    mdp: MDP,
-    features: sp.csr_array,
-    weights: np.ndarray,
-    beta: float,
-    expert_moments: np.ndarray,
-    budget: np.ndarray,
-    objective: str,
-    point: Any,
-    converged: bool,
+    mdp: MDP, point: Any, expert_moments: np.ndarray, budget: np.ndarray, objective: str, converged: bool
 ) -> Certificate:
-    """The certificate of weights whose plan has just been computed."""
-    return _assemble(
-        mdp, weights, beta, expert_moments, budget, objective, point.plan, point.moments, point.gradient,
-        point.value, converged,
-    )  # fmt: skip
-
-
-def recompute(
-    mdp: MDP,
-    features: sp.csr_array,
-    weights: np.ndarray,
-    beta: float,
-    expert_moments: np.ndarray,
-    budget: np.ndarray,
-    *,
-    tolerance: float = 1e-9,
-) -> Certificate:
-    """The certificate of a convex objective from the weights alone: plan anew, trust nothing else."""
-    cost = (features @ weights).reshape(mdp.rewards.shape)
-    planned = plan(mdp, mdp.rewards - cost, beta)
-    visited = occupancy(mdp, planned.policy)
-    moments = features.T @ (visited if visited.ndim == 2 else visited.sum(axis=0)).ravel()
-    limit = expert_moments + budget
-    gradient = limit - moments
-    first = planned.value if mdp.horizon is None else planned.value[0]
-    value = float(mdp.live_initial @ first + weights @ limit)
-    done = is_optimal(weights, gradient, value, limit, tolerance)
-    return _assemble(mdp, weights, beta, expert_moments, budget, "moments", planned, moments, gradient, value, done)
-
-
-def _assemble(
-    mdp: MDP,
-    weights: np.ndarray,
-    beta: float,
-    expert_moments: np.ndarray,
-    budget: np.ndarray,
-    objective: str,
-    planned: Any,
-    moments: np.ndarray,
-    gradient: np.ndarray,
-    value: float,
-    converged: bool,
-) -> Certificate:
-    excess = moments - expert_moments
+    """The certificate of weights, from a point of `tacit.inverse.exact_objectives` that was planned for them."""
+    weights, gradient, planned, value, beta = point.weights, point.gradient, point.plan, point.value, point.beta
+    excess = point.moments - expert_moments
     kkt = kkt_residual(weights, gradient)
     soft_value = evaluate_policy(mdp, planned.policy, mdp.rewards, beta)
     primal = float(mdp.live_initial @ (soft_value if mdp.horizon is None else soft_value[0]))
@@ -129,7 +80,7 @@ def _assemble(
         backward_error = float(np.abs(backward - budget).max(initial=0.0))
         statement = _convex_statement(converged, value, float(weights @ gradient), infeasibility, kkt, backward_error)
     else:
-        infeasibility, backward_error = 0.0, 0.0
+        infeasibility = backward_error = math.nan
         statement = (
             "The causal likelihood is not convex, so there is no duality gap and no proof of a global optimum. "
             f"The weights are stationary to {kkt:.2g} and the policy is exact for them to {planned.residual:.2g}."
@@ -159,8 +110,8 @@ def _convex_statement(done: bool, value: float, gap: float, infeasibility: float
             f"It is exactly optimal for a budget that differs by at most {backward:.2g}."
         )
     return (
-        f"Not converged: the KKT residual is {kkt:.2g}. Still rigorous: {value:.6g} bounds what any feasible policy can "
-        f"reach, and the policy is exactly optimal for a budget that differs by at most {backward:.2g}."
+        f"Not converged: the KKT residual is {kkt:.2g}. Still rigorous: {value:.6g} bounds what any feasible policy "
+        f"can reach, and the policy is exactly optimal for a budget that differs by at most {backward:.2g}."
     )
 
 
@@ -183,7 +134,7 @@ def of_infeasible(diagnosis: Diagnosis, beta: float, objective: str) -> Certific
 
 @dataclass(frozen=True)
 class PolicyCertificate:
-    """How far any policy q is from soft-optimal for a cost: V - V^q = beta E_q[sum gamma^t KL(q || pi)], exactly."""
+    """How far a policy q is from soft-optimal for a cost: V - V^q = beta E_q[sum gamma^t KL(q || pi)], exactly."""
 
     loss: float
     """nu0 . (V - V^q), in units of reward"""

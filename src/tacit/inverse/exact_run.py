@@ -6,7 +6,7 @@ interrupted run starts again and ends with the same files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,7 +43,7 @@ class Config:
     """What a cost may depend on, one weight each."""
     method: Literal["newton", "gradient"] = "newton"
     """newton, or the paper's projected gradient with a fixed step."""
-    l1: float = 1e-3
+    l1: float = 1e-4
     """L1 penalty on the weights for the likelihood, in discounted visits."""
     pseudo_count: float = 1.0
     """plugin: visits of the unconstrained policy that are mixed into each state's action counts."""
@@ -69,11 +69,10 @@ def run(
         return summary | {"diagnosis": _diagnosis(spec, solution)}
     _save_models(run, spec, solution, config)
     agents = evaluations(spec, mdp, solution.policy, demos, config.beta)
-    state_cost = _state_cost(solution)
-    _save_figures(run, spec, mdp, demos, config, solution, agents, state_cost)
+    _save_figures(run, spec, mdp, demos, config, solution, agents)
     return summary | {
         "table": as_table(agents, demos, mdp.discount),
-        "cost_quality": quality(spec, mdp, state_cost),
+        "cost_quality": quality(spec, mdp, state_cost(solution.policy, solution.cost)),
     }
 
 
@@ -175,16 +174,28 @@ def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
     )
 
 
-def quality(spec: GridworldSpec, mdp: MDP, state_cost: np.ndarray) -> dict[str, float]:
-    """How well the cost marks the true constraint, on the cells that can be reached."""
+def quality(spec: GridworldSpec, mdp: MDP, cost: np.ndarray) -> dict[str, float]:
+    """How well a cost (S,) marks the true constraint, on the cells that can be reached."""
     from tacit.evaluate import cost_quality, reachable_states
 
-    return cost_quality(state_cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
+    return cost_quality(cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
 
 
-def _state_cost(solution: Solution) -> np.ndarray:
-    """(S,) what a visit costs the learned agent."""
-    return (solution.policy * solution.cost).sum(axis=-1)
+def state_cost(policy: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """(S,) what a visit costs the agent; policy and cost are (S, A)."""
+    return (policy * cost).sum(axis=-1)
+
+
+def sampler(spec: GridworldSpec, policy: np.ndarray) -> Callable[[Any, np.random.Generator], np.ndarray]:
+    """A table (S, A) as a policy for the environment: (observations, generator) -> actions."""
+    cumulative = policy.cumsum(axis=-1)
+
+    def act(observations: Any, rng: np.random.Generator) -> np.ndarray:
+        chances = cumulative[spec.states_of(np.asarray(observations))]
+        drawn = (chances <= rng.random(len(chances))[:, None]).sum(axis=1)
+        return np.minimum(drawn, spec.n_actions - 1)  # the last entry may be 1 - rounding
+
+    return act
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -212,7 +223,6 @@ def _save_figures(
     config: Config,
     solution: Solution,
     agents: Mapping[str, TabularEvaluation],
-    state_cost: np.ndarray,
 ) -> None:
     """figures.safetensors: per-cell numbers for the pictures of the report."""
     from tacit.inverse.identifiability import LARGEST, identifiability
@@ -222,7 +232,7 @@ def _save_figures(
         "row": spec.cells[:, 0],
         "col": spec.cells[:, 1],
         "expert_visits": visits,
-        "cost_state": state_cost,
+        "cost_state": state_cost(solution.policy, solution.cost),
         "true_constraint": spec.constrained.astype(np.float64),
     }
     for name in ("unconstrained", "learned"):
@@ -234,7 +244,7 @@ def _save_figures(
     if config.beta > PICTURE_BETA and config.method == "newton":
         colder = _solve(mdp, spec.to_tabular(demos), config, PICTURE_BETA, None)
         if colder.diagnosis is None:
-            arrays["cost_state_beta001"] = _state_cost(colder)
+            arrays["cost_state_beta001"] = state_cost(colder.policy, colder.cost)
     storage.save_arrays(run.path / "figures.safetensors", arrays, {"layout": "\n".join(spec.rows) + "\n"})
 
 
@@ -273,7 +283,7 @@ def recheck(run: Run) -> tuple[Certificate, float]:
     Model and expert come from the folder's settings and demonstrations; everything else is computed anew. A proof that
     there is no solution is checked by one run of policy iteration.
     """
-    from tacit.inverse import certificate, feasibility, mce_exact
+    from tacit.inverse import certificate, exact_objectives, feasibility, mce_exact, trajectories
     from tacit.inverse.registry import make_config
     from tacit.tabular import feature_matrix
 
@@ -281,11 +291,11 @@ def recheck(run: Run) -> tuple[Certificate, float]:
     spec = gridworld_of(run.config["env"], run.config["env_kwargs"])
     mdp = spec.model()
     features = feature_matrix(mdp, config.features)
-    pairs = mce_exact.check_demonstrations(mdp, spec.to_tabular(run.demonstrations()))
+    pairs = trajectories.check_demonstrations(mdp, spec.to_tabular(run.demonstrations()))
     budget = np.full(features.shape[1], config.budget)
     settings = mce_exact.Options(tolerance=config.tolerance, l1=config.l1, pseudo_count=config.pseudo_count)
-    geometry = mce_exact._Geometry(mdp, features)
-    problem, target = mce_exact._pose(geometry, None, pairs, budget, config.beta, config.objective, settings)
+    geometry = exact_objectives.Geometry(mdp, features)
+    problem, target = mce_exact.pose(geometry, None, pairs, budget, config.beta, config.objective, settings)
     if (run.path / "model" / "proof.safetensors").exists():
         ray = _vector(run, "proof", "farkas", features.shape[1])
         proof = feasibility.farkas_proof(mdp, features, problem.limit, ray)
@@ -295,9 +305,7 @@ def recheck(run: Run) -> tuple[Certificate, float]:
     weights = _vector(run, "cost", "weights", features.shape[1])
     point = problem.at(weights, config.beta, None)
     done = certificate.is_optimal(weights, point.gradient, point.value, problem.limit, config.tolerance)
-    certified = certificate.of_point(
-        mdp, features, weights, config.beta, target, budget, config.objective, point, converged=done
-    )
+    certified = certificate.of_point(mdp, point, target, budget, config.objective, converged=done)
     policy = run.load_model("policy")[0].get("policy")
     if policy is None or policy.shape != point.plan.policy.shape or not np.allclose(policy.sum(axis=-1), 1.0):
         raise UserError(f"{run.path}/model/policy.safetensors does not hold a policy of {mdp.n_states} states")

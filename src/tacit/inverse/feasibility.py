@@ -1,11 +1,11 @@
 """Is there any policy with  mu_pi <= limit?  Decided by a linear program or a Farkas certificate, then explained.
 
-For y >= 0 every policy has  y.mu_pi >= min_pi y.mu_pi,  and the right side is the value of an ordinary (hard) MDP with cost
-y.phi. If it exceeds y.limit, no policy can satisfy  mu_pi <= limit:  y is a proof that anyone can check with one run of
-policy iteration. The linear program  min t  s.t.  mu_rho <= limit + t  over occupancies rho finds the best proof.
+For y >= 0 every policy has  y.mu_pi >= min_pi y.mu_pi,  and the right side is the value of an ordinary (hard) MDP with
+cost y.phi. If it exceeds y.limit, no policy can satisfy  mu_pi <= limit:  y is a proof that anyone can check with one
+run of policy iteration. The linear program  min t  s.t.  mu_rho <= limit + t  over occupancies finds the best proof.
 
-Why it matters: with slipping dynamics every policy visits every reachable state with positive probability, while the moments
-of finitely many demonstrations have exact zeros; then budget 0 has no solution and the multipliers diverge.
+Why it matters: with slipping dynamics every policy visits every reachable state with positive probability, while the
+moments of finitely many demonstrations have exact zeros; then budget 0 has no solution and the multipliers diverge.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from tacit.forward.soft_policy_iteration import PolicyResponse, backup
+from tacit.inverse.trajectories import Trajectories, trajectory_moments
 from tacit.tabular import MDP
 
 SMALL = 2000  # occupancy variables up to which the linear program is solved before anything else
@@ -176,7 +177,7 @@ def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
 
 
 def statistical_budget(
-    mdp: MDP, features: sp.csr_array, demonstrations: list[tuple[np.ndarray, np.ndarray]], delta: float = 0.05
+    mdp: MDP, features: sp.csr_array, demonstrations: Trajectories, delta: float = 0.05
 ) -> np.ndarray:
     """(k,) empirical-Bernstein half-widths of the expert's moments; jointly valid with probability 1 - delta.
 
@@ -193,22 +194,6 @@ def statistical_budget(
     return np.minimum(width, span)
 
 
-def trajectory_moments(
-    mdp: MDP, features: sp.csr_array, demonstrations: list[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
-    """(N, k) the discounted feature sum of each trajectory."""
-    rows, columns, values = [], [], []
-    for i, (states, actions) in enumerate(demonstrations):
-        rows.append(np.full(len(actions), i))
-        columns.append(states[: len(actions)] * mdp.n_actions + actions)
-        values.append(mdp.discount ** np.arange(len(actions)))
-    weights = sp.csr_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-        shape=(len(demonstrations), mdp.n_states * mdp.n_actions),
-    )
-    return (weights @ features).toarray()
-
-
 def largest_sums(mdp: MDP, features: sp.csr_array) -> np.ndarray:
     """(k,) an upper bound of each feature's discounted sum over a trajectory."""
     top = np.asarray(abs(features).max(axis=0).todense()).ravel()
@@ -223,7 +208,7 @@ def with_advice(
     features: sp.csr_array,
     expert_moments: np.ndarray,
     budget: np.ndarray,
-    demonstrations: list[tuple[np.ndarray, np.ndarray]] | None,
+    demonstrations: Trajectories | None,
 ) -> Diagnosis:
     """Add budgets that would do: the statistical one, raised uniformly if even that has no solution."""
     uniform = diagnosis.uniform_slack

@@ -1,10 +1,11 @@
 """What the data cannot say about the cost.
 
-The Hessian of the dual, (1/beta) sum_s d(s) Cov_a M(s,a), is the information that the demonstrators' actions carry about the
-weights. Directions in which it vanishes change no policy anywhere that the expert goes: no amount of demonstrations reveals
-them (potential shaping, states that cannot be reached, a constant cost when all episodes last equally long). With N
-demonstrations a direction is *revealed* when moving the cost along it by one unit of reward would change their
-log-likelihood by at least half a nat: N v'Fv >= 1 with the Fisher information F = Hess / beta (of one trajectory).
+The Hessian of the dual, (1/beta) sum_s d(s) Cov_a M(s,a), is the information that the demonstrators' actions carry
+about the weights. Directions in which it vanishes change no policy anywhere that the expert goes: no amount of
+demonstrations reveals them (potential shaping, states that cannot be reached, a constant cost when all episodes last
+equally long). With N demonstrations a direction is *revealed* when moving the cost along it by one unit of reward would
+change their log-likelihood by at least half a nat: N v'Fv >= 1 with the Fisher information F = Hess / beta of one
+trajectory.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
 
 
 def _hessian(mdp: MDP, solution: Solution) -> np.ndarray:
-    from tacit.inverse.mce_exact import MomentsDual, _Geometry
+    from tacit.inverse.exact_objectives import Geometry, MomentsDual
 
-    point: Any = MomentsDual(_Geometry(mdp, solution.features), solution.expert_moments + solution.budget).at(
+    point: Any = MomentsDual(Geometry(mdp, solution.features), solution.expert_moments + solution.budget).at(
         solution.weights, solution.beta, None
     )
     return point.hessian
