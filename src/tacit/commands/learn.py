@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from tacit.commands import EnvId, call, facts, print_json
+from tacit.commands import EnvId, call, print_json
 from tacit.commands.environment import EnvOptions, Options, gridworld, listed, resolve_env
-from tacit.errors import UserError
+from tacit.commands.summary import print_summary
+from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import ALGORITHMS, find, make_config
 from tacit.run import Run
 
@@ -118,15 +119,18 @@ def prepare(
     return env_kwargs, data, demos
 
 
-def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50) -> "Demonstrations":
+def make_demonstrations(
+    env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, announce: bool = True
+) -> "Demonstrations":
     """Demonstrations of the built-in expert; UserError where there is none."""
     spec = gridworld(env, env_kwargs)
     if spec is None:
         raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
     from tacit.demos import expert_demonstrations
 
-    print(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}", file=sys.stderr)
-    return expert_demonstrations(spec, n, seed=seed)
+    if announce:
+        print(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}", file=sys.stderr)
+    return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -156,7 +160,13 @@ def execute(run: Run, demos: "Demonstrations") -> dict[str, Any]:
 
 
 def show(run: Run, summary: Mapping[str, Any], json: bool) -> None:
+    """The summary, for people or machines; RunFailed when the run proved that there is nothing to learn."""
     if json:
-        return print_json({"run": str(run.path), "summary": summary})
-    facts({key: value for key, value in summary.items() if not isinstance(value, list | dict)})
-    print(run.path)
+        print_json({"run": str(run.path), "summary": summary})
+    elif summary.get("status") != "infeasible":
+        print_summary(run, summary)
+        print(run.path)
+    if summary.get("status") == "infeasible":
+        raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
+    if summary.get("status") == "iteration limit":
+        print("warning: stopped at the iteration limit; the certificate says how far it got", file=sys.stderr)

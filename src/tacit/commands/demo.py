@@ -1,0 +1,87 @@
+"""Watch a constraint being discovered: the whole way from demonstrations to a report, in under a minute.
+
+On a slippery gridworld an expert goes round a wall that nobody told the learner about. From 50 of its demonstrations
+the exact method recovers a cost that explains the detour, and a policy that makes it; then the certificate says how far
+to trust the answer, and everything is written into one HTML page.
+
+Examples:
+  tacit demo
+  tacit demo --layout wall-3 --slip 0.3 --seed 1
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+from tacit.commands import call, print_json
+from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
+from tacit.commands.learn import execute, make_demonstrations
+from tacit.commands.summary import print_summary
+from tacit.errors import RunFailed
+from tacit.inverse.registry import find
+from tacit.run import Run
+
+
+def demo(
+    *,
+    options: Options = EnvOptions(),  # noqa: B008 (frozen)
+    seed: int = 0,
+    out: str = "runs",
+    json: bool = False,
+) -> None:
+    """Discover a constraint.
+
+    Args:
+        options: Options of the environment.
+        seed: Of everything random.
+        out: Folder for the run folder.
+        json: Print the summary as JSON.
+    """
+    env_kwargs = resolve_env(GRIDWORLD, options.given())
+    spec = gridworld(GRIDWORLD, env_kwargs)
+    assert spec is not None
+    talk = sys.stderr if json else sys.stdout
+    print(
+        "The map: S start, G goal, X the constraint. The learner does not see the X.\n",
+        *spec.rows,
+        "",
+        sep="\n",
+        file=talk,
+    )
+    demos = make_demonstrations(GRIDWORLD, env_kwargs, seed, announce=False)
+    numbers = demos.summary()
+    slips = (
+        f"A step slips with probability {spec.slip:g}, so even the expert breaks" if spec.slip else "The expert breaks"
+    )
+    print(
+        f"{len(demos)} demonstrations of an expert who knows the constraint, {numbers['length_mean']:.1f} steps long on "
+        f"average.\n{slips} the constraint in {numbers['violation_rate_step']:.2%} of its steps.\n",
+        file=talk,
+        flush=True,
+    )
+    run = Run.start(
+        out,
+        algo="mce-exact",
+        env=GRIDWORLD,
+        env_kwargs=env_kwargs,
+        seed=seed,
+        config=dataclasses.asdict(find("mce-exact").load().Config()),
+        demos={"path": None, "sha256": demos.sha256},
+        command="tacit demo",
+    )
+    summary = execute(run, demos)
+    if summary.get("status") == "infeasible":
+        raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
+    from tacit.report import write_report
+
+    report = write_report([run], run.path / "report.html")
+    if json:
+        return print_json({"run": run.path, "summary": summary, "report": report})
+    print_summary(run, summary)
+    print(f"\nThe report, with pictures: {report}")
+
+
+def main(args: list[str]) -> Any:
+    return call(demo, "demo", __doc__, args)

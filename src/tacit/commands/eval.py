@@ -1,0 +1,102 @@
+"""Measure what a run learned against the truth: return and violations of its policy, quality of its cost.
+
+The policy is run for a number of fresh episodes; every number comes with a 95 % confidence interval. On a gridworld the
+same quantities are also computed exactly, beside those of the expert and of an agent that knows no constraint. The
+result is added to the run folder's eval.jsonl.
+
+Examples:
+  tacit eval runs/mce-exact-gridworld-s0-3fa1b2c4
+  tacit eval mce-exact-gridworld-s0-3fa1b2c4 --episodes 10000 --seed 1 --json
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.commands import RunPath, call, open_run, print_json
+from tacit.commands.environment import gridworld
+from tacit.commands.summary import print_agents, print_quality
+from tacit.errors import UserError
+from tacit.run import Run
+
+COPIES = 64
+"""Environments side by side."""
+
+
+def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, json: bool = False) -> None:
+    """Measure a run.
+
+    Args:
+        run: Run folder, or its name within ./runs.
+        episodes: How many episodes to run.
+        seed: Of the episodes.
+        json: Print the numbers as JSON.
+    """
+    opened = open_run(run)
+    if episodes < 1:
+        raise UserError(f"--episodes must be at least 1, not {episodes}")
+    if (opened.path / "model" / "proof.safetensors").exists():
+        raise UserError(f"{opened.path} has no policy to measure: it proved that there is none that fits")
+    record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
+    exact = computed(opened)
+    record |= exact
+    with opened:
+        opened.log_eval(record)
+    if json:
+        return print_json({"run": opened.path, **record})
+    rows = {"learned (sampled)": record["sampled"]}
+    print_agents({**exact.get("table", {}), **rows}, title=f"{episodes} episodes, seed {seed}")
+    if exact:
+        print_quality(exact["cost_quality"])
+
+
+def sampled(run: Run, episodes: int, seed: int) -> dict[str, Any]:
+    """Means and intervals over fresh episodes."""
+    import gymnasium
+
+    from tacit.evaluate import evaluate as run_episodes
+    from tacit.evaluate import summarize
+
+    policy = load_policy(run)
+    env = gymnasium.make_vec(run.config["env"], num_envs=min(COPIES, episodes), **run.config["env_kwargs"])
+    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    try:
+        found = summarize(run_episodes(env, policy, episodes, seed=seed, discount=spec.discount if spec else 1.0))
+    finally:
+        env.close()
+    return {key: value for key, value in found.items() if isinstance(value, dict)}
+
+
+def load_policy(run: Run) -> Any:
+    """The run's policy as a function (observations, generator) -> actions."""
+    arrays, card = run.load_model("policy")
+    if card.get("kind") != "tabular":
+        from tacit.policy import Policy
+
+        return Policy.from_arrays(arrays, card)
+    from tacit.inverse.exact_run import gridworld_of, sampler
+
+    spec, policy = gridworld_of(run.config["env"], run.config["env_kwargs"]), arrays.get("policy")
+    if policy is None or policy.shape != (spec.n_states, spec.n_actions):
+        raise UserError(f"{run.path}/model/policy.safetensors does not fit its environment")
+    return sampler(spec, policy)
+
+
+def computed(run: Run) -> dict[str, Any]:
+    """{"table", "cost_quality"} without sampling error, {} where there is no exact model."""
+    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    policy, cost = run.load_model("policy")[0].get("policy"), run.load_model("cost")[0].get("cost")
+    if spec is None or policy is None or cost is None:
+        return {}
+    from tacit.inverse import exact_run
+
+    mdp, demos = spec.model(), run.demonstrations()
+    agents = exact_run.evaluations(spec, mdp, policy, demos, run.config["config"]["beta"])
+    return {
+        "table": exact_run.as_table(agents, demos, mdp.discount),
+        "cost_quality": exact_run.quality(spec, mdp, exact_run.state_cost(policy, cost)),
+    }
+
+
+def main(args: list[str]) -> Any:
+    return call(evaluate, "eval", __doc__, args)

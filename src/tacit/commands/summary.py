@@ -1,0 +1,82 @@
+"""What a run found, as tables in the terminal. (Not a verb.)"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.commands import new_table, print_table
+from tacit.metrics import lookup
+from tacit.run import Run
+
+AGENTS = {"expert": "expert", "unconstrained": "without constraint", "learned": "learned constraint"}
+COLUMNS = (
+    "return",
+    "violation_rate_step",
+    "violation_rate_episode",
+    "violation_occupancy",
+    "excess_violation_occupancy",
+)
+QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
+
+
+def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
+    """Everything that summary.json and certificate.json say."""
+    if summary.get("table"):
+        print_agents(summary["table"], title="what the agents do in the true environment")
+    if summary.get("cost_quality"):
+        print_quality(summary["cost_quality"])
+    if (run.path / "certificate.json").exists():
+        print_certificate(run.read("certificate.json"))
+    plain = {key: value for key, value in summary.items() if isinstance(value, str | int | float)}
+    if not summary.get("statement"):
+        print("\n".join(f"{key}: {value}" for key, value in plain.items()))
+
+
+def print_agents(agents: Mapping[str, Mapping[str, Any]], title: str) -> None:
+    """One row an agent, one column a metric."""
+    keys = [key for key in COLUMNS if any(key in row for row in agents.values())]
+    table = new_table("", *(lookup(key).label for key in keys), title=title)
+    for name, row in agents.items():
+        table.add_row(AGENTS.get(name, name), *(cell(row.get(key), lookup(key).unit) for key in keys))
+        if any(isinstance(row.get(key), Mapping) for key in keys):
+            for end, label in (("low", "95 % from"), ("high", "95 % to")):
+                ends = [dict(row[key]).get(end) if isinstance(row.get(key), Mapping) else None for key in keys]
+                table.add_row(f"  {label}", *(cell(x, lookup(key).unit) for x, key in zip(ends, keys, strict=True)))
+    print_table(table)
+
+
+def print_quality(quality: Mapping[str, float]) -> None:
+    """How well the cost marks the true constraint."""
+    table = new_table("the learned cost as a map of the true constraint", "")
+    for key, scale in QUALITY.items():
+        table.add_row(f"{lookup(key).label} ({scale})", cell(quality.get(key), "score"))
+    print_table(table)
+
+
+def print_certificate(certificate: Mapping[str, Any]) -> None:
+    """The numbers that mean something for this objective, and the verdict."""
+    keys = {"gap": "duality gap", "kkt": "KKT residual", "infeasibility": "infeasibility"}
+    keys |= {"planner_residual": "planner's residual", "backward_error": "backward error"}
+    if certificate.get("objective") == "likelihood":
+        keys = {"kkt": "stationarity", "planner_residual": "planner's residual"}
+    table = new_table(f"certificate: {certificate.get('status')}", "")
+    shown = {label: certificate.get(key) for key, label in keys.items()}
+    for label, value in shown.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            table.add_row(label, f"{value:.1e}")
+    if table.row_count:
+        print_table(table)
+    print(certificate.get("statement", ""))
+
+
+def cell(entry: Any, unit: str) -> str:
+    """A number, which may come with an interval; a dash for what is not there."""
+    if isinstance(entry, Mapping):
+        entry = entry.get("value")
+    if not isinstance(entry, int | float) or math.isnan(entry):
+        return "-"
+    if unit == "share":
+        return f"{100 * entry:.2f} %"
+    return f"{entry:.3f}"
