@@ -3,9 +3,9 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from robot_helpers import wave
 
 import tacit.envs  # noqa: F401 (registers the environments)
+from robot_helpers import wave
 from tacit.envs.mujoco_vector import RobotVectorEnv
 from tacit.envs.robots import TASKS, RobotEnv
 

@@ -8,9 +8,9 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
-from robot_helpers import wave
 
 import tacit.envs  # noqa: F401 (registers the environments)
+from robot_helpers import wave
 from tacit.envs.mujoco_vector import RobotVectorEnv
 from tacit.envs.robots import TASKS, RobotEnv, find_task, load_model
 from tacit.errors import UserError
