@@ -26,7 +26,7 @@ def run(run, env_id, env_kwargs, demos, config, seed):
     assert isinstance(config.sizes, tuple)
     if config.fail:
         raise RunFailed("the stub was told to fail")
-    visits, first = np.zeros((9, 9)), 0
+    visits, first = np.zeros((64, 64)), 0
     checkpoint = run.latest_checkpoint()
     if checkpoint is not None:
         first, arrays, _ = checkpoint

@@ -56,8 +56,9 @@ def demo(
         f"A step slips with probability {spec.slip:g}, so even the expert breaks" if spec.slip else "The expert breaks"
     )
     print(
-        f"{len(demos)} demonstrations of an expert who knows the constraint, {numbers['length_mean']:.1f} steps long on "
-        f"average.\n{slips} the constraint in {numbers['violation_rate_step']:.2%} of its steps.\n",
+        f"{len(demos)} demonstrations of an expert who knows the constraint, on average "
+        f"{numbers['length_mean']:.1f} steps long.\n"
+        f"{slips} the constraint in {numbers['violation_rate_step']:.2%} of its steps.\n",
         file=talk,
         flush=True,
     )
