@@ -7,7 +7,7 @@ import numpy as np
 from tacit import demos as d
 from tacit.envs.gridworld import make_spec
 
-GRID = make_spec("paper", slip=0.2)
+GRID = make_spec("far-wall", slip=0.2)
 
 
 def continuous(costs=True):

@@ -131,7 +131,12 @@ def test_bad_content(change, message):
 
 
 def test_experts_fit_their_world(expert):
-    for target in (GRID, ENV_ID, gym.make(ENV_ID, slip=0.2), GridworldVectorEnv(2, slip=0.2)):
+    for target in (
+        GRID,
+        ENV_ID,
+        gym.make(ENV_ID, layout="far-wall", slip=0.2),
+        GridworldVectorEnv(2, "far-wall", slip=0.2),
+    ):
         assert d.problems(expert, target) == []
         d.validate(expert, target)
     by_index = d.expert_demonstrations(GRID, n=3, observation="index")
@@ -172,7 +177,7 @@ def test_impossible_gridworld_demonstrations(expert, name, row, value, message):
 
 def test_other_misfits(expert):
     with pytest.raises(UserError, match=r"cannot lead from .* with slip 0 \(and \d+ more problems\)"):
-        d.validate(expert, make_spec("paper", slip=0.0))
+        d.validate(expert, make_spec("far-wall", slip=0.0))
     with pytest.raises(UserError, match="more than the environment's horizon of 13"):
         d.validate(expert, make_spec(GRID, horizon=13))
     unfinished = expert.subset([0])
@@ -209,7 +214,7 @@ def test_other_misfits(expert):
         d.validate(expert, 7)
     with pytest.raises(UserError, match="cannot make 'tacit/Nowhere-v0'"):
         d.validate(expert, "tacit/Nowhere-v0")
-    assert len(d.problems(expert, make_spec("paper", slip=0.0), limit=3)) == 3
+    assert len(d.problems(expert, make_spec("far-wall", slip=0.0), limit=3)) == 3
 
 
 class Flat(gym.Env):
@@ -264,7 +269,7 @@ def test_the_expert_is_soft_optimal():
 
 @pytest.mark.parametrize("finite", [False, True])
 def test_samples_follow_the_exact_occupancy(finite):
-    grid = make_spec("paper", slip=0.3, horizon=40)
+    grid = make_spec("far-wall", slip=0.3, horizon=40)
     policy = d.expert_policy(grid, 0.5, 5.0, finite=finite)
     assert policy.ndim == (3 if finite else 2)
     data = d.sample_demonstrations(grid, policy, n=20_000, seed=1)
@@ -281,7 +286,7 @@ def test_samples_follow_the_exact_occupancy(finite):
 
 
 def test_default_demonstrations():
-    data = d.expert_demonstrations(make_spec("paper", slip=0.0))
+    data = d.expert_demonstrations(make_spec("far-wall", slip=0.0))
     assert len(data) == 50
     assert data.summary()["violation_rate_step"] == 0
     assert "can avoid every violation" in data.card["note"]
@@ -315,7 +320,7 @@ def detour(observations, rng):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 def test_collecting_in_both_restart_modes(mode):
-    env = SyncVectorEnv([lambda: GridworldEnv(slip=0.0)] * 3, autoreset_mode=mode)
+    env = SyncVectorEnv([lambda: GridworldEnv("far-wall", slip=0.0)] * 3, autoreset_mode=mode)
     data = d.collect(env, detour, 7, seed=0, card={"source": "a script"})
     assert len(data) == 7
     assert data.lengths.tolist() == [16] * 7
@@ -323,7 +328,7 @@ def test_collecting_in_both_restart_modes(mode):
     assert data.terminated.all()
     assert data.costs is not None
     assert data.costs.sum() == 0
-    d.validate(data, make_spec("paper", slip=0.0))
+    d.validate(data, make_spec("far-wall", slip=0.0))
     assert data.card["source"] == "a script"
 
 

@@ -18,7 +18,7 @@ from tacit.errors import UserError
 
 
 def test_built_in_layouts():
-    assert layout_names() == ["paper", "wall-1", "wall-2", "wall-3", "wall-4"]
+    assert layout_names() == ["far-wall", "paper", "wall-1", "wall-2", "wall-3", "wall-4"]
     expected = {"wall-1": 5, "wall-2": 9, "wall-3": 25, "wall-4": 10}
     assert {name: int(make_spec(name).constrained.sum()) for name in expected} == expected
     assert all(make_spec(name).description for name in layout_names())

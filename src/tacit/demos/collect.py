@@ -21,7 +21,7 @@ Policy = Callable[[Any, np.random.Generator], Any]
 EXPERT_BETA = 0.1
 EXPERT_WEIGHT = 30.0
 """Reward that the expert gives up to avoid one step in a constrained cell. With 30 the expert of the built-in layout
-keeps its distance even at slip 0.5 (about one episode in eleven is pushed into a constrained cell there)."""
+keeps its distance even at slip 0.5 (about one episode in six is pushed into a constrained cell there)."""
 
 
 def collect(
