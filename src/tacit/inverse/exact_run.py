@@ -37,8 +37,9 @@ class Config:
     """What is fitted: the demonstrated actions (likelihood, always solvable), the visits of the demonstrations
     (moments, as in the paper; may have no solution when the dynamics slip), or the visits of a policy estimated from
     them (plugin, always solvable)."""
-    budget: float = 1e-3
-    """How far each feature may exceed the expert's, in discounted visits; more is looser."""
+    budget: float = 0.0
+    """How far each feature may exceed the expert's, in discounted visits; more is looser. (moments has no solution
+    without one when the dynamics slip.)"""
     features: Literal["state", "state-action"] = "state"
     """What a cost may depend on, one weight each."""
     method: Literal["newton", "gradient"] = "newton"
@@ -304,7 +305,7 @@ def recheck(run: Run) -> tuple[Certificate, float]:
         return certificate.of_infeasible(proof, config.beta, config.objective), 0.0
     weights = _vector(run, "cost", "weights", features.shape[1])
     point = problem.at(weights, config.beta, None)
-    done = certificate.is_optimal(weights, point.gradient, point.value, problem.limit, config.tolerance)
+    done = certificate.is_optimal(problem, point, config.tolerance)
     certified = certificate.of_point(mdp, point, target, budget, config.objective, converged=done)
     policy = run.load_model("policy")[0].get("policy")
     if policy is None or policy.shape != point.plan.policy.shape or not np.allclose(policy.sum(axis=-1), 1.0):
