@@ -40,13 +40,15 @@ def envs(
         raise UserError(f"no environment has {name!r} in its name; there are {', '.join(info.id for info in known)}")
     if json:
         return print_json([asdict(info) for info in found])
-    table = new_table("id", "hidden constraint", "horizon", "observation", "action", "needs")
+    table = new_table("id", "hidden constraint", "horizon", "observation", "action")
     for column in table.columns:
         column.justify = "left"
     for info in found:
-        needs = "-" if info.extra is None else f"tacit[{info.extra}]"
-        table.add_row(info.id, info.constraint, str(info.horizon), info.observation, info.action, needs)
+        table.add_row(info.id, info.constraint, str(info.horizon), info.observation, info.action)
     print_table(table)
+    for extra in sorted({info.extra for info in found if info.extra is not None}):
+        names = ", ".join(info.id.rsplit("/", 1)[-1] for info in found if info.extra == extra)
+        print(f"pip install 'tacit[{extra}]' for {names}")
 
 
 def _layouts(json: bool) -> None:
