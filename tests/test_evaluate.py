@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -220,6 +222,15 @@ def test_every_summary_entry_is_defined() -> None:
     assert lookup("some_new_thing").label == "some new thing"
 
 
+def test_documentation_covers_every_metric_and_its_examples_run() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text("utf-8")
+    assert [key for key in METRICS if f"`{key}`" not in text] == []
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Exact
 
@@ -329,12 +340,30 @@ def test_exact_equals_simulation(seed: int) -> None:
     mask = np.array([True, False, True, False, False, seed == 1])
 
     def act(states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.minimum((policy[states].cumsum(axis=1) <= rng.random((len(states), 1))).sum(axis=1), 2)
+        return (policy[states].cumsum(axis=1)[:, :-1] <= rng.random((len(states), 1))).sum(axis=1)
 
     exact = evaluate_exact(mdp, policy, mask, step_limit=12).as_dict()
     sampled = summarize(evaluate(Simulated(mdp, mask, 12, copies=500), act, 20_000, seed=seed), confidence=0.999)
     compared = ["return", "length", "violation_rate_step", "violation_rate_episode", "initial_violation_rate"]
     for name in compared:
+        assert sampled[name]["low"] <= exact[name] <= sampled[name]["high"], name
+
+
+def test_gridworld_exact_equals_sampled() -> None:
+    from tacit.envs.gridworld import GridworldVectorEnv, make_spec
+    from tacit.forward.soft_policy_iteration import plan
+
+    spec = make_spec("paper", slip=0.3)
+    mdp = spec.model()
+    policy = plan(mdp, mdp.rewards - 2 * spec.expected(spec.entry_costs), 0.5).policy
+    env = GridworldVectorEnv(100, spec, observation="index")
+
+    def act(states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return (policy[states].cumsum(axis=1)[:, :-1] <= rng.random((len(states), 1))).sum(axis=1)
+
+    sampled = summarize(evaluate(env, act, 4000, seed=1), confidence=0.999)
+    exact = evaluate_exact(mdp, policy, spec.constrained, step_limit=spec.horizon).as_dict()
+    for name in ("return", "length", "violation_rate_step", "violation_rate_episode"):
         assert sampled[name]["low"] <= exact[name] <= sampled[name]["high"], name
 
 

@@ -58,7 +58,7 @@ def make_run(root: Path, *, seed: int = 0, algo: str = "mce-exact", layout: str 
                 record = {"iteration": iteration, "beta": beta, "dual_value": 10 * beta - 14 + size, "kkt": size}
                 run.log(record | {"gap": size**2 - 1e-18, "infeasibility": size / 3 if k < 8 else 0.0})
                 iteration += 1
-        run.save_model("cost", {"weights": cost, "cost": np.repeat(cost[:, None], 4, axis=1)}, {})
+        run.save_model("cost", {"weights": cost, "cost": np.repeat(cost[:, None], mdp.n_actions, axis=1)}, {})
         run.save_model("policy", {"policy": policies["learned"]}, {})
         run.write(
             "certificate.json",
@@ -241,8 +241,8 @@ def test_same_folder_same_bytes(run: Run, report: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["missing", "truncated", "wrong kind"])
 def test_missing_and_damaged_files_are_noted(copy: Run, tmp_path: Path, name: str, damage: str) -> None:
     file = copy.path / name
-    if name != "figures.safetensors":
-        (copy.path / "figures.safetensors").unlink()  # drawing takes time
+    for drawn in {"figures.safetensors", "metrics.jsonl"} - {name}:  # drawing takes time
+        (copy.path / drawn).unlink()
     if damage == "missing":
         file.unlink()
     elif damage == "truncated":
@@ -305,7 +305,7 @@ def test_infeasible_is_explained(copy: Run) -> None:
             "status": "infeasible",
             "diagnosis": {
                 "features": [{"name": "row 3, column 4", "blame": 0.4, "expert": 0.0, "least": 0.012}],
-                "budgets": [{"budget": 0.0123, "why": "the least that has a solution"}],
+                "budgets": [{"budget": 0.01231, "why": "the least that has a solution"}],
             },
         },
     )
@@ -315,12 +315,13 @@ def test_infeasible_is_explained(copy: Run) -> None:
         "no policy at all",
         "at least 0.012",
         "row 3, column 4",
-        "budget=0.01230",
+        "budget=0.01240",
         "the least that has a solution",
     ):
         assert part in text, part
     assert "certified optimal" not in text
     assert "✗" not in text
+    assert "left out" not in text.lower()
 
 
 @pytest.mark.parametrize(
@@ -332,6 +333,7 @@ def test_infeasible_is_explained(copy: Run) -> None:
     ],
 )
 def test_verdict_follows_the_certificate(copy: Run, changes: dict[str, Any], words: str) -> None:
+    (copy.path / "figures.safetensors").unlink()
     copy.write("certificate.json", copy.read("certificate.json") | changes)
     copy.write("summary.json", copy.read("summary.json") | {"status": changes["status"]})
     text = Page(render_report([load_run(copy)])).text
@@ -346,9 +348,30 @@ def test_several_runs_side_by_side(run: Run, tmp_path: Path) -> None:
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))
     assert "Side by side" in page.text
-    assert f"2. {other.name}" in page.text
+    assert "1. seed 0, layout paper" in page.text  # what tells them apart
+    assert "2. seed 1, layout wall-1" in page.text
     assert "#run2" in page.references
     assert "#run2"[1:] in page.ids
+
+
+def test_a_real_run(tmp_path: Path) -> None:
+    """From demonstrations through the solver to the page."""
+    from tacit.demos import expert_demonstrations
+    from tacit.inverse import exact_run
+
+    spec = make_spec("paper", slip=0.1)
+    demos = expert_demonstrations(spec, 20, seed=0)
+    for number_of_pictures, config in ((9, exact_run.Config()), (0, exact_run.Config(objective="moments", budget=0.0))):
+        settings = {key: getattr(config, key) for key in ("objective", "budget", "beta")}
+        run = Run.start(
+            tmp_path, algo="mce-exact", env="tacit/Gridworld-v0", env_kwargs=spec.env_kwargs(), seed=0, config=settings
+        )
+        with run:
+            run.finish(exact_run.run(run, "tacit/Gridworld-v0", spec.env_kwargs(), demos, config, 0))
+        text = write_report([run], tmp_path / "report.html").read_text("utf-8")
+        assert text.count("<svg") >= number_of_pictures
+        assert "left out" not in Page(text).text.lower()
+        assert ("No constraint fits" in text) == (config.objective == "moments")
 
 
 def test_a_run_of_another_family(tmp_path: Path) -> None:
@@ -436,7 +459,7 @@ addEventListener("load", () => {
   for (const id of ["desk", "phone"]) {
     const page = document.getElementById(id).contentWindow, doc = page.document;
     const box = (e) => { const r = e.getBoundingClientRect(); return [r.width, r.height]; };
-    const tip = doc.querySelector("abbr");
+    const tip = doc.querySelector("thead abbr");
     tip.focus();
     const shown = page.getComputedStyle(tip, "::after");
     out[id] = {

@@ -227,7 +227,7 @@ def _draw_key(figure: Figure, axes: Axes, layout: Sequence[str]) -> None:
     """What the marks mean, where the heat-maps have their scale; only marks that are on the map."""
     place = axes.get_position()
     words = {"S": "S start", "G": "G goal", "X": "× hidden constraint", "#": "■ wall"}
-    text = "    ".join(word for mark, word in words.items() if any(mark in line for line in layout))
+    text = "  ·  ".join(word for mark, word in words.items() if any(mark in line for line in layout))
     middle, height = place.x0 + place.width / 2, figure.get_size_inches()[1]
     figure.text(middle, 0.46 / height, text, ha="center", va="center", fontsize=7.5, color=INK)
 

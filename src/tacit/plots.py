@@ -89,9 +89,13 @@ def plain(text: str) -> str:
 # Convergence
 
 
-def residual_curves(metrics: Sequence[Mapping[str, Any]], *, format: Format = "svg") -> bytes:
-    """KKT residual, |gap| and infeasibility against the iteration, on a logarithmic scale, with the stages of beta."""
-    names = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "infeasibility"}
+RESIDUALS = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "infeasibility"}
+
+
+def residual_curves(
+    metrics: Sequence[Mapping[str, Any]], names: Mapping[str, str] = RESIDUALS, *, format: Format = "svg"
+) -> bytes:
+    """Residuals, {key of the records: label}, against the iteration on a logarithmic scale, with the stages of beta."""
     with style():
         figure = new_figure(4.6, 2.9)
         axes = figure.add_subplot()
@@ -108,14 +112,14 @@ def residual_curves(metrics: Sequence[Mapping[str, Any]], *, format: Format = "s
         return render(figure, format)
 
 
-def dual_curve(metrics: Sequence[Mapping[str, Any]], *, format: Format = "svg") -> bytes:
-    """The value of the dual against the iteration; it jumps where beta does."""
+def dual_curve(metrics: Sequence[Mapping[str, Any]], label: str = "dual value", *, format: Format = "svg") -> bytes:
+    """The value of the dual (or of another objective) against the iteration; it jumps where beta does."""
     with style():
         figure = new_figure(4.6, 2.9)
         axes = figure.add_subplot()
         x = _numbers(metrics, "iteration", default=range(len(metrics)))
         axes.plot(x, _numbers(metrics, "dual_value"), color=COLOURS[0], marker="o", markersize=2.5)
-        axes.set(xlabel="iteration", ylabel="dual value")
+        axes.set(xlabel="iteration", ylabel=plain(label))
         _mark_stages(axes, x, _numbers(metrics, "beta"))
         return render(figure, format)
 

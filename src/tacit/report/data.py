@@ -9,7 +9,8 @@ Files read, all optional but config.json:
     metrics.jsonl         {"iteration", "beta", "dual_value", "kkt", "gap", "infeasibility"} a line
     eval.jsonl            {"step", "eval/return", ...} a line
     figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
-                          true_constraint, unknown, each (S,); metadata {"layout": the text of the map}
+                          true_constraint, unknown, and blame where there is no solution, each (S,);
+                          metadata {"layout": the text of the map}
 """
 
 from __future__ import annotations
@@ -82,10 +83,13 @@ def load_run(run: Run) -> RunData:
             return default
         return value
 
+    summary: dict[str, Any] = attempt("summary.json", lambda: run.read("summary.json"), {}, True)
     exact = run.config["algo"] == "mce-exact"
+    # Where there is no solution there is little to draw.
+    solved = exact and summary.get("status") != "infeasible"
     nothing: tuple[dict[str, np.ndarray], dict[str, Any]] = ({}, {})
     arrays, metadata = attempt(
-        "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), nothing, exact
+        "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), nothing, solved
     )
     layout = metadata.get("layout", "")
     rows = tuple(layout.strip("\n").split("\n") if isinstance(layout, str) else map(str, layout))
@@ -94,9 +98,9 @@ def load_run(run: Run) -> RunData:
         config=run.config,
         done=run.done,
         provenance=attempt("provenance.json", lambda: run.read("provenance.json"), {}, True),
-        summary=attempt("summary.json", lambda: run.read("summary.json"), {}, True),
+        summary=summary,
         certificate=attempt("certificate.json", lambda: run.read("certificate.json"), {}, exact),
-        metrics=attempt("metrics.jsonl", run.metrics, [], exact),
+        metrics=attempt("metrics.jsonl", run.metrics, [], solved),
         evals=attempt("eval.jsonl", run.evals, []),
         arrays=_checked_arrays(arrays, rows, notes),
         layout=rows if rows != ("",) else (),

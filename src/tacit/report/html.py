@@ -73,8 +73,8 @@ def number(value: float, unit: str = "") -> str:
     if unit == "score":
         return f"{value:.3f}"
     if unit == "share":
-        digits = 3 if abs(value) < 0.9995 else 4
-        return f"{_decimal(100 * value, digits)}\N{NO-BREAK SPACE}%"
+        text = _decimal(100 * value, 3) if abs(value) < 0.9995 else f"{100 * value:.1f}"
+        return f"{text}\N{NO-BREAK SPACE}%"
     if value != 0 and not 1e-3 <= abs(value) < 1e6:
         mantissa, exponent = f"{value:.1e}".split("e")
         power = str(int(exponent)).replace("-", "−")

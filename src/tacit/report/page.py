@@ -11,7 +11,7 @@ from pathlib import Path
 from tacit import __version__, storage
 from tacit.errors import UserError
 from tacit.report.data import RunData, load_run
-from tacit.report.html import Section, esc, facts, glossary, metric_table
+from tacit.report.html import Section, esc, facts, glossary, metric_table, value_of
 from tacit.report.sections import TABLE_KEYS, convergence, learning, numbers, pictures, provenance, used_metrics
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run
@@ -87,7 +87,26 @@ def _article(data: RunData, anchor: str, heading: bool) -> str:
 
 
 def _comparison(runs: Sequence[RunData]) -> Section:
-    rows = {f"{i + 1}. {data.name}": {**data.table.get("learned", {}), **data.quality} for i, data in enumerate(runs)}
-    body = metric_table("the learned agent of each run", rows, [*TABLE_KEYS, "auroc", "best_iou"])
+    labels = [f"{i + 1}. {label}" for i, label in enumerate(_differences(runs))]
+    rows = {label: {**data.table.get("learned", {}), **data.quality} for label, data in zip(labels, runs, strict=True)}
+    starts = any(value_of(row.get("initial_violation_rate")) for row in rows.values())
+    keys = [key for key in TABLE_KEYS if key != "initial_violation_rate" or starts]
+    body = metric_table("the learned agent of each run", rows, [*keys, "auroc", "best_iou"])
     links = facts((f"run {i + 1}", f'<a href="#run{i}">{esc(data.name)}</a>') for i, data in enumerate(runs))
     return Section("Side by side", body + "<h3>Runs</h3>" + links)
+
+
+def _differences(runs: Sequence[RunData]) -> list[str]:
+    """What tells each run from the others: the settings that are not the same in all, and an unusual status."""
+    flat: list[dict[str, str]] = []
+    for data in runs:
+        config = data.config
+        plain = {key: config[key] for key in ("algo", "env", "seed")} | config["env_kwargs"] | config["config"]
+        flat.append({key: str(value) for key, value in plain.items() if _short(value)})
+    keys = [key for key in dict.fromkeys(key for row in flat for key in row) if len({row.get(key) for row in flat}) > 1]
+    labels = []
+    for data, row in zip(runs, flat, strict=True):
+        parts = [f"{key} {row[key]}" for key in keys[:4] if key in row]
+        parts += [data.status] if data.status in ("infeasible", "iteration limit", "unfinished") else []
+        labels.append(", ".join(parts) or data.name)
+    return labels

@@ -15,7 +15,7 @@ from tacit import storage
 from tacit.metrics import Metric, lookup
 from tacit.report.data import RunData
 from tacit.report.html import Section, cell_numbers, details, esc, facts, figure, is_number, metric_table, value_of
-from tacit.report.verdict import certificate_checks
+from tacit.report.verdict import STATIONARITY, certificate_checks
 
 TABLE_KEYS = (
     "return",
@@ -88,14 +88,27 @@ def pictures(data: RunData, anchor: str) -> Section | None:
     beta = data.config["config"].get("beta")
     at_beta = f"β = {beta:g}. " if is_number(beta) else ""
     shown: list[tuple[str, str, str, str, str]] = [
-        ("expert_visits", "What the expert does", "visits per episode", "visits", visits),
+        (
+            "blame",
+            "Where the conflict is",
+            "share of the blame",
+            "cost",
+            "The cells that every policy visits more often than the demonstrations and the budget allow.",
+        ),
+        (
+            "expert_visits",
+            "What the expert does",
+            "visits per episode",
+            "visits",
+            "Visits per episode in the demonstrations, on a logarithmic scale.",
+        ),
         (
             "cost_state",
             "The recovered cost",
             "cost of a visit, in units of reward",
             "cost",
             f"{at_beta}What a visit to each cell costs the learned agent. The line surrounds the hidden constraint; "
-            "hatched cells cannot be known.",
+            "about hatched cells the demonstrations say little or nothing.",
         ),
         ("learned_visits", "What the learned agent does", "visits per episode", "visits", visits),
         (
@@ -130,7 +143,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             scale="log" if ramp == "visits" else "linear",
             vmax=1.0 if name == "unknown" else None,
             outline=truth,
-            hatch=arrays.get("unknown") if ramp == "cost" else None,
+            hatch=arrays["unknown"] > 0.5 if ramp == "cost" and "unknown" in arrays else None,
         )
         more = cell_numbers(arrays["row"], arrays["col"], values) if len(values) <= _MAX_NUMBERED_CELLS else ""
         figures.append(figure(svg, f"{anchor}-{name}", title, caption, more))
@@ -139,17 +152,24 @@ def pictures(data: RunData, anchor: str) -> Section | None:
 
 def convergence(data: RunData, anchor: str) -> Section | None:
     """How the solver got there."""
-    from tacit.plots import dual_curve, residual_curves
+    from tacit.plots import RESIDUALS, dual_curve, residual_curves
 
+    convex = data.certificate.get("objective") != "likelihood"
+    names = RESIDUALS if convex else {"kkt": STATIONARITY.label}
+    stages = len({record.get("beta") for record in data.metrics}) > 1
     figures = []
-    if _has(data.metrics, ("kkt", "gap", "infeasibility")):
-        caption = "Lower is better. Bands are the stages of β, each started from the result of the last."
-        figures.append(
-            figure(residual_curves(data.metrics), f"{anchor}-residuals", "Distance from the optimum", caption)
-        )
+    if _has(data.metrics, tuple(names)):
+        bands = " Bands are the stages of β, each started from the result of the last." if stages else ""
+        svg = residual_curves(data.metrics, names)
+        figures.append(figure(svg, f"{anchor}-residuals", "Distance from the optimum", f"Lower is better.{bands}"))
     if _has(data.metrics, ("dual_value",)):
-        caption = "What is minimised: an upper bound on what any allowed policy can achieve. β changes its level."
-        figures.append(figure(dual_curve(data.metrics), f"{anchor}-dual", "Value of the dual", caption))
+        title, label = ("Value of the dual", "dual value") if convex else ("What is minimised", "objective")
+        caption = (
+            "What is minimised: an upper bound on what any allowed policy can achieve."
+            if convex
+            else "How unlikely the demonstrated actions are under the learned agent, plus the penalty on the weights."
+        ) + (" β changes its level." if stages else "")
+        figures.append(figure(dual_curve(data.metrics, label), f"{anchor}-dual", title, caption))
     return Section("Convergence", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
 
 

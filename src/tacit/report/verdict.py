@@ -171,7 +171,10 @@ def _infeasible_words(data: RunData) -> list[str]:
         "what they allow. That is proved, and no failure of the solver."
     ]
     statement = data.certificate.get("statement")
-    return [*words, esc(statement)] if isinstance(statement, str) and statement else words
+    said_below = isinstance(data.summary.get("diagnosis"), dict) and "text" in data.summary["diagnosis"]
+    if isinstance(statement, str) and statement and not said_below:
+        words.append(esc(statement))
+    return words
 
 
 def diagnosis(data: RunData, anchor: str) -> Section | None:
@@ -208,12 +211,21 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
     if budgets:
 
         def amount(row: dict[str, Any]) -> str:
-            return number(row["budget"]) if is_number(row.get("budget")) else esc(row.get("budget", "?"))
+            budget = row.get("budget")
+            return number(_round_up(budget)) if is_number(budget) else esc("?" if budget is None else budget)
 
         items = "".join(f"<li><code>budget={amount(row)}</code> {esc(row.get('why', ''))}</li>" for row in budgets)
         what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
         parts.append(f"<h3>Budgets that would do</h3><p>{what}</p><ul>{items}</ul>")
     return Section("Why, and what to do", "".join(parts)) if parts else None
+
+
+def _round_up(value: float, digits: int = 3) -> float:
+    """Not below the value: the smallest budget that has a solution must still have one when typed in."""
+    if not 0 < value < math.inf:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
 
 
 def _as_records(entries: Any, key: str) -> list[dict[str, Any]]:
@@ -280,11 +292,15 @@ def certificate(data: RunData, anchor: str) -> Section | None:
             cells = [define(check.label, check.meaning), number(value), f'<span class="{css}">{word}</span>']
             rows.append(([*cells, esc(check.meaning)], ""))
         parts.append(table("certificate", ["", "value", "verdict", "what it means"], rows, "words"))
-    others = [
-        (key.replace("_", " "), number(other))
-        for key, entry in found.items()
-        if key not in CERTIFICATE and (other := value_of(entry)) is not None and math.isfinite(other)
-    ]
+    others = (
+        []
+        if data.status == "infeasible"
+        else [
+            (key.replace("_", " "), number(other))
+            for key, entry in found.items()
+            if key not in CERTIFICATE and (other := value_of(entry)) is not None and math.isfinite(other)
+        ]
+    )
     if others:
         parts.append(details("further numbers of the certificate", facts(others)))
     return Section("How far to trust it", "".join(parts)) if parts else None
