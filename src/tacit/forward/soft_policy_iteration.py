@@ -196,7 +196,6 @@ class TimedPolicyResponse:
             pushed = self.mdp.discount * (self.mdp.live_transitions_transposed @ raw)
         return total
 
-
     def visits_explaining(self, counts: np.ndarray) -> np.ndarray:
         """(T, S) visits when m_t = n_t(s) - gamma P' n_{t-1}(s,a) enter at each t, for counts n (T, S*A)."""
         per_state = counts.reshape(self.policy.shape).sum(axis=2)

@@ -25,6 +25,7 @@ from tacit.forward.soft_policy_iteration import evaluate_policy, plan, response
 from tacit.inverse.dual_newton import kkt_residual
 
 if TYPE_CHECKING:
+    from tacit.inverse.exact_objectives import DualPoint, Problem
     from tacit.inverse.feasibility import Diagnosis
     from tacit.tabular import MDP
 
@@ -54,13 +55,14 @@ class Certificate:
         return asdict(self)
 
 
-def is_optimal(weights: np.ndarray, gradient: np.ndarray, value: float, limit: np.ndarray, tolerance: float) -> bool:
+def is_optimal(problem: Problem, point: DualPoint, tolerance: float) -> bool:
     """Optimal to working accuracy: feasible and complementary, relative to the size of the problem."""
     loose = max(tolerance, 1e-9)
-    moments = 1.0 + float(np.abs(limit).max(initial=0.0))
-    infeasible = float(np.maximum(-gradient, 0.0).max(initial=0.0))
-    complementary = float(weights @ np.abs(gradient))
-    return infeasible <= 100 * loose * moments and complementary <= 1000 * loose * (1.0 + abs(value))
+    features, reward = problem.geometry.feature_units, problem.geometry.reward_unit(point.beta)
+    moments = 1.0 + float(np.abs(problem.limit / features).max(initial=0.0))
+    infeasible = float(np.maximum(-point.gradient / features, 0.0).max(initial=0.0))
+    complementary = float(point.weights @ np.abs(point.gradient))
+    return infeasible <= 100 * loose * moments and complementary <= 1000 * loose * (reward + abs(point.value))
 
 
 def of_point(

@@ -1,11 +1,12 @@
 """A primal-dual barrier Newton method for  min g(lambda)  subject to  lambda >= 0.
 
 g is the dual function of the exact method (convex), or the causal likelihood (not convex; its Fisher matrix stands in
-for the Hessian). With slacks w for the gradient, the barrier path is  grad g + kappa tau = w,  lambda_i w_i = tau,
-tau -> 0. Each iteration plans exactly for the current weights, takes one Newton step on the path and a line search.
+for the Hessian). With slacks w for the gradient, the barrier path is  grad g + tau = w,  lambda_i w_i = tau,  tau -> 0.
+Each iteration plans exactly for the current weights, takes one Newton step on the path and a line search. All of this
+happens in the problem's own units (`Scaled`), so that it does not matter in what the user counts rewards and features.
 
 Three devices make it reliable where projected Newton from zero is not:
-* kappa tau: the budget is loosened in proportion to tau, so that the path stays bounded even when the problem has no
+* grad g + tau: the budget is loosened in proportion to tau, so that the path stays bounded even when the problem has no
   interior (budget 0 on deterministic dynamics, where some multipliers are infinite);
 * continuation in the entropy coefficient: the dual is nearly piecewise linear at small beta;
 * a final active-set phase that sets inactive multipliers to exactly zero and brings the KKT residual to rounding.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,11 +45,9 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Units of the problem and when to stop."""
+    """Sizes and when to stop, in the units of `Scaled`."""
 
     beta: float
-    reward_scale: float
-    """typical size of a multiplier"""
     moment_scale: float
     """typical size of a (small) moment"""
     tolerance: float = 1e-9
@@ -60,7 +59,7 @@ class Schedule:
     def betas(self) -> list[float]:
         """From a beta where Newton always works down to the one that was asked for."""
         path = [self.beta]
-        while path[0] < 0.05 * self.reward_scale:
+        while path[0] < 0.05:
             path.insert(0, path[0] / CONTINUATION)
         return path
 
@@ -69,11 +68,43 @@ class Schedule:
 class Progress:
     """What `minimise` yields after each iteration."""
 
-    point: Point
+    point: Any
     beta: float
     tau: float
     phase: str
     extra: dict[str, float] = field(default_factory=dict)
+
+
+class ScaledPoint:
+    """A point in other units: x = lambda / units, objective and beta divided by `unit`."""
+
+    def __init__(self, original: Point, unit: float, units: np.ndarray) -> None:
+        self.original, self._unit, self._units = original, unit, units
+        self.weights = original.weights / units
+        self.value = original.value / unit
+
+    @property
+    def gradient(self) -> np.ndarray:
+        return self.original.gradient * self._units / self._unit
+
+    def newton_solve(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        back = self._unit / self._units
+        return self.original.newton_solve(diagonal * back / self._units, rhs * back) / self._units
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The objective in units in which rewards and features are of size one."""
+
+    objective: Objective
+    unit: float
+    """of reward"""
+    units: np.ndarray
+    """(k,) of the weights: reward over feature"""
+
+    def at(self, weights: np.ndarray, beta: float, near: Any) -> ScaledPoint:
+        original = self.objective.at(weights * self.units, beta * self.unit, None if near is None else near.original)
+        return ScaledPoint(original, self.unit, self.units)
 
 
 def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
@@ -85,13 +116,12 @@ def minimise(
     objective: Objective, size: int, schedule: Schedule, give_up: Callable[[Point], bool]
 ) -> Iterator[Progress]:
     """Yield after every Newton step; the last yield is the answer. `give_up(point)` ends an unbounded problem."""
-    tau = 0.1 * schedule.reward_scale * schedule.moment_scale
-    floor = schedule.tolerance * 1e-2 * schedule.reward_scale * schedule.moment_scale
-    kappa = 1.0 / schedule.reward_scale
+    tau = 0.1 * schedule.moment_scale
+    floor = schedule.tolerance * 1e-2 * schedule.moment_scale
     if schedule.initial_weights is not None:
-        weights = np.maximum(schedule.initial_weights, 1e-3 * schedule.reward_scale)
+        weights = np.maximum(schedule.initial_weights, 1e-3)
     else:
-        weights = np.full(size, 0.05 * schedule.reward_scale)
+        weights = np.full(size, 0.05)
     relevant = np.ones(size, dtype=bool) if schedule.relevant is None else schedule.relevant
     slack = tau / weights
     betas = schedule.betas()
@@ -109,17 +139,17 @@ def minimise(
             if give_up(point):
                 return
             error = max(
-                float(np.abs(point.gradient + kappa * tau - slack)[relevant].max()) * schedule.reward_scale,
-                float(np.abs(weights * slack - tau)[relevant].max()),
+                float(np.abs(point.gradient + tau - slack)[relevant].max(initial=0.0)),
+                float(np.abs(weights * slack - tau)[relevant].max(initial=0.0)),
             )
             if last and kkt_residual(weights[relevant], point.gradient[relevant]) <= schedule.tolerance:
                 break
             if error <= 10 * tau or stuck:
                 if tau <= target:
                     break
-                unit = schedule.reward_scale * schedule.moment_scale
+                unit = schedule.moment_scale
                 tau = max(target, min(TAU_RATIO * tau, unit * (tau / unit) ** TAU_POWER))
-            step = _barrier_step(objective, point, slack, tau, kappa, beta)
+            step = _barrier_step(objective, point, slack, tau, beta)
             stuck = step is None or np.array_equal(step[0].weights, weights)  # rounding: go on to the next tau
             if step is not None:
                 point, slack = step
@@ -129,11 +159,11 @@ def minimise(
 
 
 def _barrier_step(
-    objective: Objective, point: Point, slack: np.ndarray, tau: float, kappa: float, beta: float
+    objective: Objective, point: Point, slack: np.ndarray, tau: float, beta: float
 ) -> tuple[Point, np.ndarray] | None:
     weights = point.weights
     ratio = slack / weights
-    slope = point.gradient + kappa * tau - tau / weights
+    slope = point.gradient + tau - tau / weights
     direction = point.newton_solve(ratio, -slope)
     slack_direction = tau / weights - slack - ratio * direction
     descent = float(slope @ direction)
@@ -141,7 +171,7 @@ def _barrier_step(
         return None
 
     def merit(p: Point) -> float:
-        return p.value + kappa * tau * float(p.weights.sum()) - tau * float(np.log(p.weights).sum())
+        return p.value + tau * float(p.weights.sum()) - tau * float(np.log(p.weights).sum())
 
     start = merit(point)
     rounding = 1e-13 * (abs(start) + abs(point.value))
@@ -153,7 +183,7 @@ def _barrier_step(
             break
         # Near the solution differences of values are all rounding; the slope along the step still tells.
         if value <= start + rounding:
-            ahead = float((trial.gradient + kappa * tau - tau / trial.weights) @ direction)
+            ahead = float((trial.gradient + tau - tau / trial.weights) @ direction)
             if abs(ahead) <= 0.9 * abs(descent):
                 break
         length *= 0.5
@@ -178,7 +208,7 @@ def _active_set(
     beta = schedule.beta
     if kkt_residual(point.weights, point.gradient) <= schedule.tolerance:
         return
-    inactive = point.weights / schedule.reward_scale < slack / schedule.moment_scale
+    inactive = point.weights < slack / schedule.moment_scale
     if schedule.relevant is not None:
         inactive |= ~schedule.relevant
     candidate = objective.at(np.where(inactive, 0.0, point.weights), beta, point)
@@ -198,7 +228,7 @@ def _active_set(
         direction = candidate.newton_solve(frozen, np.where(free, -candidate.gradient, 0.0))
         # Where the Hessian is all but singular (multipliers that ought to be infinite) the step is not to be believed.
         longest = float(np.abs(direction).max(initial=0.0))
-        allowed = float(candidate.weights.max(initial=0.0)) + schedule.reward_scale
+        allowed = float(candidate.weights.max(initial=0.0)) + 1.0
         direction *= min(1.0, allowed / max(longest, 1e-300))
         candidate = objective.at(np.maximum(candidate.weights + direction, 0.0), beta, candidate)
         if not candidate.value <= point.value + 1e-6 * (1.0 + abs(point.value)):

@@ -45,11 +45,26 @@ class Geometry:
         return self.features.toarray()
 
     @cached_property
+    def visitable(self) -> np.ndarray:
+        """(S*A,) pairs that some policy takes."""
+        return np.repeat(feasibility.reachable(self.mdp) & ~self.mdp.terminal, self.mdp.n_actions)
+
+    @cached_property
     def irrelevant(self) -> np.ndarray:
         """(k,) features that are zero wherever any policy can go: no data and no policy says anything about them."""
-        reached = feasibility.reachable(self.mdp) & ~self.mdp.terminal
-        weight = np.repeat(reached.astype(float), self.mdp.n_actions)
-        return np.asarray(abs(self.transposed) @ weight) == 0.0
+        return np.asarray(abs(self.transposed) @ self.visitable.astype(float)) == 0.0
+
+    @cached_property
+    def feature_units(self) -> np.ndarray:
+        """(k,) the largest size of each feature where policies can go, rounded to a power of two: exact to scale by."""
+        sizes = sp.csr_array(abs(self.features).multiply(self.visitable[:, None])).max(axis=0).toarray().ravel()
+        return np.exp2(np.ceil(np.log2(np.where(self.irrelevant, 1.0, sizes))))
+
+    def reward_unit(self, beta: float) -> float:
+        """The size of what is at stake, a power of two: differences of rewards, or the entropy if that is more."""
+        rewards = self.mdp.rewards.ravel()[self.visitable]
+        at_stake = max(float(np.ptp(rewards)), 1e-3 * float(np.abs(rewards).max())) if len(rewards) else 0.0
+        return float(np.exp2(np.ceil(np.log2(max(at_stake, beta)))))
 
 
 class DualPoint:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Options:
     """(k,) where to start; default 1 for method="gradient" as in the paper."""
     l1: float = 1e-4
     """L1 term of objective="likelihood", in units of discounted occupancy like the budget."""
-    pseudo_count: float = 1.0
+    pseudo_count: float = 0.1
     """objective="plugin": visits of the unconstrained policy that are mixed into each state's action counts."""
 
 
@@ -123,31 +123,33 @@ def learn(
 
 def _newton_steps(problem: Problem, beta: float, settings: Options, proof: list[Any], convex: bool) -> Steps:
     geometry = problem.geometry
-    live = geometry.mdp.rewards[~geometry.mdp.terminal]
-    reward_scale = float(np.ptp(live)) or float(np.abs(live).max()) or 1.0
-    reward_scale = max(reward_scale, 1e-3 * float(np.abs(live).max()))
-    positive = problem.limit[problem.limit > 0]
+    unit = geometry.reward_unit(beta)
+    scaled = dual_newton.Scaled(problem, unit, unit / geometry.feature_units)
+    limit = problem.limit / geometry.feature_units
+    positive = limit[limit > 0]
     # A low quantile: the barrier must not dwarf the tightest budgets.
     moment_scale = max(float(np.quantile(positive, 0.1)), 1e-4 * float(positive.mean())) if len(positive) else 1e-3
+    start = _initial_weights(settings, geometry.size)
     schedule = dual_newton.Schedule(
-        beta=beta,
-        reward_scale=reward_scale,
+        beta=beta / unit,
         moment_scale=moment_scale,
         tolerance=settings.tolerance,
         max_iterations=settings.max_iterations or 500,
-        initial_weights=_initial_weights(settings, geometry.size),
+        initial_weights=None if start is None else start / scaled.units,
         relevant=~geometry.irrelevant,
     )
 
     def give_up(point: Any) -> bool:
         """Weights far beyond any reward mean that the dual may be unbounded: see whether they prove it."""
-        if not convex or point.weights.max() < 10 * reward_scale or point.gradient.min() > -settings.tolerance:
+        if not convex or point.weights.max() < 10 or point.gradient.min() > -settings.tolerance:
             return False
-        found = feasibility.farkas_proof(geometry.mdp, geometry.features, problem.limit, point.weights)
+        ray = point.original.weights
+        found = feasibility.farkas_proof(geometry.mdp, geometry.features, problem.limit, ray)
         proof.extend([found] if found is not None else [])
         return found is not None
 
-    yield from dual_newton.minimise(problem, geometry.size, schedule, give_up)
+    for progress in dual_newton.minimise(scaled, geometry.size, schedule, give_up):
+        yield replace(progress, point=progress.point.original, beta=progress.point.original.beta)
 
 
 def _gradient_steps(problem: Problem, beta: float, settings: Options, proof: list[Any], convex: bool) -> Steps:
@@ -162,7 +164,7 @@ def _gradient_steps(problem: Problem, beta: float, settings: Options, proof: lis
 
 
 def _unfinished(point: Any, problem: Problem, settings: Options) -> bool:
-    return not certificates.is_optimal(point.weights, point.gradient, point.value, problem.limit, settings.tolerance)
+    return not certificates.is_optimal(problem, point, settings.tolerance)
 
 
 def _solution(
