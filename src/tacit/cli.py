@@ -22,6 +22,7 @@ VERBS = {
     "resume": "continue an interrupted run",
     "eval": "measure a run's policy and cost against the truth",
     "certify": "check an exact solution again, from its weights alone",
+    "reproduce": "measure an experiment again: numbers, table, figure",
     "report": "write one HTML page about one or more runs",
     "doctor": "versions, threads, and what is missing",
 }
