@@ -97,11 +97,14 @@ def evaluate(
         raise UserError(f"an evaluation needs at least 1 episode, got {episodes}")
     mode = _autoreset_mode(env)
     quota = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
-    rng = np.random.default_rng([seed, 1])  # not the environment's stream
-    obs, info = env.reset(seed=seed)
+    # Gymnasium seeds copy i with seed + i: hashed first, so that evaluations with seeds 0 and 1 share no copy.
+    env_seed = int(np.random.SeedSequence([seed, 0]).generate_state(1)[0])
+    rng = np.random.default_rng([seed, 1])
+    obs, info = env.reset(seed=env_seed)
     tally = _Tally(copies, _costs(info, "cost", copies))
     records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
+    cost_known = True
     while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
         obs, rewards, terminated, truncated, info = env.step(policy(obs, rng))
         rewards, done = np.asarray(rewards, dtype=np.float64), np.asarray(terminated | truncated)
@@ -110,7 +113,8 @@ def evaluate(
             raise RunFailed(
                 f"the environment returned the reward {rewards[~np.isfinite(rewards)][0]} during evaluation"
             )
-        tally.step(rewards, cost, discount, active=~resetting)
+        cost_known &= cost is not None or bool(resetting.all())
+        tally.step(rewards, np.zeros(copies) if cost is None else cost, discount)
         if (tally.length > max_steps).any():
             raise RunFailed(f"an episode did not end within {max_steps} steps: give the environment a time limit")
         for copy in map(int, np.flatnonzero(done & ~resetting)):
@@ -122,8 +126,8 @@ def evaluate(
         resetting = done & ~resetting if mode == "NextStep" else resetting
     columns = [np.array(column) for column in zip(*(row for record in records for row in record), strict=True)]
     returns, discounted, stopped, violations, initial, lengths, ended = columns
-    known = None if tally.cost_unknown else violations.astype(np.int64)
-    return Episodes(returns, discounted, stopped, known, initial, lengths.astype(np.int64), ended)
+    counted = violations.astype(np.int64) if cost_known else None
+    return Episodes(returns, discounted, stopped, counted, initial, lengths.astype(np.int64), ended)
 
 
 class _Tally:
@@ -133,7 +137,6 @@ class _Tally:
         self.total, self.discounted, self.stopped, self.weight = np.zeros((4, copies))
         self.violations, self.length = np.zeros((2, copies), dtype=np.int64)
         self.initial = np.zeros(copies, dtype=bool)
-        self.cost_unknown = False
         self.begin(np.ones(copies, dtype=bool), start_cost)
 
     def begin(self, which: NDArray[np.bool_], start_cost: NDArray[np.float64] | None) -> None:
@@ -142,22 +145,14 @@ class _Tally:
         self.weight[which] = 1.0
         self.initial[which] = False if start_cost is None else start_cost[which] > 0
 
-    def step(
-        self,
-        rewards: NDArray[np.float64],
-        cost: NDArray[np.float64] | None,
-        discount: float,
-        active: NDArray[np.bool_],
-    ) -> None:
-        if cost is None and active.any():
-            self.cost_unknown = True
-        rewards = np.where(active, rewards, 0.0)
-        self.violations += False if cost is None else active & (cost > 0)
+    def step(self, rewards: NDArray[np.float64], cost: NDArray[np.float64], discount: float) -> None:
+        """Add a step to every copy; those that only reset begin anew right after it."""
+        self.violations += cost > 0
         self.total += rewards
         self.discounted += self.weight * rewards
         self.stopped += np.where(self.violations == 0, rewards, 0.0)
         self.weight *= discount
-        self.length += active
+        self.length += 1
 
     def record(self, copy: int, terminated: bool) -> tuple[Any, ...]:
         arrays = (self.total, self.discounted, self.stopped, self.violations, self.initial, self.length)
