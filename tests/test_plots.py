@@ -89,6 +89,41 @@ def test_heatmap_shows_the_values_at_their_cells() -> None:
     assert opacity[4] == pytest.approx(0.03 + 0.97 / 2, abs=1e-4)
 
 
+def points(path: str) -> np.ndarray:
+    """(n, 2) corners of an SVG path."""
+    return np.array(re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path), dtype=float)
+
+
+def test_cells_and_outlines_are_where_they_belong() -> None:
+    """Columns go right, rows go down, cells touch; the outline of one cell has its four edges."""
+    svg = FIGURES["heatmap"]("svg").decode()
+    corners = [points(d) for d in re.findall(r'<title>[^<]+</title>\s*<path d="([^"]+)"', svg)]
+    size = np.ptp(corners[0], axis=0)
+    assert size[0] == pytest.approx(size[1])
+    origin = corners[0].min(axis=0)
+    for state, corner in enumerate(corners):
+        np.testing.assert_allclose(corner.min(axis=0), origin + size * [COL[state], ROW[state]], atol=0.01)
+    edges = [points(d) for d in re.findall(r'<path d="([^"]+)"[^>]*stroke-width: 1.8', svg)]
+    assert len(edges) == 4  # VALUES > 3 is one cell
+    np.testing.assert_allclose(np.concatenate(edges).min(axis=0), corners[2].min(axis=0), atol=0.01)
+    np.testing.assert_allclose(np.concatenate(edges).max(axis=0), corners[2].max(axis=0), atol=0.01)
+
+
+def test_outline_surrounds_blocks_not_cells() -> None:
+    svg = grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", outline=COL == 1).decode()
+    assert len(re.findall("stroke-width: 1.8", svg)) == 6  # two cells, one above the other
+
+
+def test_hatching_is_inside_its_cells() -> None:
+    hatched = np.array([0.0, 0.0, 0.0, 1.0, 0.01])
+    svg = grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", hatch=hatched).decode()
+    cell = points(re.findall(r'<title>row 1, column 1[^<]+</title>\s*<path d="([^"]+)"', svg)[0])
+    strokes = [points(d) for d in re.findall(r'<path d="([^"]+)"[^>]*stroke: #8b949e[^>]*stroke-width: 0.7', svg)]
+    assert len(strokes) == 3
+    assert (np.concatenate(strokes) >= cell.min(axis=0) - 0.01).all()
+    assert (np.concatenate(strokes) <= cell.max(axis=0) + 0.01).all()
+
+
 def test_logarithmic_scale_shows_three_decades() -> None:
     opacity = list(cells(FIGURES["log heatmap"]("svg")).values())
     assert opacity == pytest.approx([0, 1 - math.log10(4) / 3, 1, 0, 1 - math.log10(2) / 3], abs=1e-4)

@@ -226,6 +226,7 @@ def test_pictures_show_the_data(run: Run, report: Path) -> None:
     where = f"row {arrays['row'][state]}, column {arrays['col'][state]}"
     assert f"<title>{where}: {arrays['cost_state'][state]:.4g}</title>" in text
     assert re.search(rf"<td>{arrays['cost_state'][state]:.3g}</td>", text)
+    assert all("stroke-width: 1.8" in svg for svg in svgs[1:7]), "the true constraint is not outlined"
     # Colours are the page's, so that they follow its theme.
     assert all("currentColor" in svg and "#1f2429" not in svg for svg in svgs)
 
