@@ -161,3 +161,20 @@ def test_bad_input_is_explained() -> None:
         grid_plots.grid_map(())
     with pytest.raises(UserError, match="one for each x"):
         plots.interval_lines([1, 2], {"a": ([1], [1], [1])}, xlabel="x", ylabel="y")
+
+
+def test_maps_side_by_side() -> None:
+    """A strip is as wide as its panels together, and each panel shows its own values."""
+    panels = [
+        grid_plots.Panel(title="The map"),
+        grid_plots.Panel(VALUES, label="cost", title="Cost"),
+        grid_plots.Panel(VALUES[::-1], label="visits", ramp="visits", scale="log", title="Visits"),
+    ]
+    svg = grid_plots.grid_figure(LAYOUT, panels, row=ROW, col=COL, outline=VALUES > 3)
+    one = grid_plots.grid_figure(LAYOUT, panels[1:2], row=ROW, col=COL)
+    width, single = (float(ElementTree.fromstring(image).attrib["viewBox"].split()[2]) for image in (svg, one))
+    assert width == pytest.approx(3 * single, abs=0.1)
+    text = svg.decode()
+    assert re.search(r'id="cell-1-2"><title>row 0, column 2: 4<', text)
+    assert re.search(r'id="cell-2-0"><title>row 0, column 0: 2<', text)
+    assert all(panel.title in text for panel in panels)

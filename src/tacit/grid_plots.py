@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,21 +25,28 @@ _MAP_INCHES = 2.6  # the longer side; small, so that labels stay readable in a p
 _MAX_LIVE_CELLS = 1600  # above it a map is one image: a shape a cell would make the file heavy
 
 
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One map of a figure."""
+
+    values: ArrayLike | None = None
+    """(S,) >= 0; None shows the map itself, with the constrained cells crossed."""
+    label: str = ""
+    """Of the colour scale."""
+    ramp: str = "cost"
+    """A key of RAMPS."""
+    scale: Literal["linear", "log"] = "linear"
+    """"log" shows three decades below the largest value; smaller ones fade out."""
+    vmax: float | None = None
+    """End of the scale; the largest value when None."""
+    hatch: ArrayLike | None = None
+    """(S,) in [0, 1], how strongly to strike a cell through (what cannot be known)."""
+    title: str = ""
+
+
 def grid_map(layout: Sequence[str], *, format: Format = "svg") -> bytes:
     """The map itself. layout: one string a row; S start, G goal, X constrained, # wall, anything else free."""
-    with style():
-        figure, axes = _map_axes(layout)
-        for r, line in enumerate(layout):
-            for c, kind in enumerate(line):
-                if kind == "X":
-                    _cell(axes, r, c, RAMPS["cost"], 0.16)
-                    for slope in (1, -1):
-                        axes.plot(
-                            [c - 0.2, c + 0.2], [r - 0.2 * slope, r + 0.2 * slope], color=RAMPS["cost"], linewidth=1.6
-                        )
-        _draw_fixtures(axes, layout)
-        _draw_key(figure, axes, layout)
-        return render(figure, format, tight=False)
+    return grid_figure(layout, [Panel()], format=format)
 
 
 def grid_heatmap(
@@ -47,50 +55,83 @@ def grid_heatmap(
     col: ArrayLike,
     values: ArrayLike,
     *,
-    label: str,
-    ramp: str = "cost",
-    scale: Literal["linear", "log"] = "linear",
-    vmax: float | None = None,
     outline: ArrayLike | None = None,
-    hatch: ArrayLike | None = None,
+    format: Format = "svg",
+    **options: Any,
+) -> bytes:
+    """Values (S,) of the states at cells (row, col) (S,); `options` are the other fields of `Panel`."""
+    return grid_figure(layout, [Panel(values, **options)], row=row, col=col, outline=outline, format=format)
+
+
+def grid_figure(
+    layout: Sequence[str],
+    panels: Sequence[Panel],
+    *,
+    row: ArrayLike = (),
+    col: ArrayLike = (),
+    outline: ArrayLike | None = None,
     format: Format = "svg",
 ) -> bytes:
-    """Values (S,) >= 0 of the states at cells (row, col) (S,) of the map.
+    """Maps side by side. (row, col): (S,) cell of each state; outline: (S,) bool, cells to draw a line around.
 
-    ramp: a key of RAMPS. "log" shows three decades below the largest value; smaller ones fade out.
-    outline: (S,) bool, cells to draw a line around (the true constraint). hatch: (S,) in [0, 1], how strongly to strike
-    a cell through (what cannot be known). In SVG each cell carries its value as a tooltip.
+    In SVG each cell carries its value as a tooltip, up to some thousand cells.
     """
+    if not layout or not layout[0]:
+        raise UserError("the map is empty")
     rows, cols = np.asarray(row, dtype=int), np.asarray(col, dtype=int)
-    data = np.asarray(values, dtype=np.float64)
+    height, width = len(layout), max(map(len, layout))
+    size = _MAP_INCHES / max(height, width)
+    headroom = 0.5 if any(panel.title for panel in panels) else 0.22
+    with style():
+        # Room for the numbers of rows and columns, and for what stands below the map.
+        figure = new_figure((width * size + 0.46) * len(panels), height * size + 0.64 + headroom)
+        tips: dict[str, str] = {}
+        for number, panel in enumerate(panels):
+            corner = ((width * size + 0.46) * number + 0.26, 0.64)
+            axes = _map_axes(figure, layout, corner, size)
+            if panel.title:
+                axes.set_title(plain(panel.title), fontsize=9.5, fontweight="bold", loc="left", pad=18)
+            if panel.values is None:
+                _draw_crosses(axes, layout)
+                _draw_fixtures(axes, layout)
+                _draw_key(figure, axes, layout)
+            else:
+                tips |= _draw_values(axes, layout, rows, cols, panel, f"cell-{number}")
+                if outline is not None:
+                    _draw_outline(axes, layout, rows, cols, np.asarray(outline, dtype=bool))
+                _draw_fixtures(axes, layout)
+                _draw_bar(figure, axes, panel)
+        image = render(figure, format, tight=False)
+    return _with_titles(image, tips) if format == "svg" else image
+
+
+def _draw_values(
+    axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.ndarray, panel: Panel, name: str
+) -> dict[str, str]:
+    """Cells and hatching; returns {id: tooltip}."""
+    data = np.asarray(panel.values, dtype=np.float64)
     if not rows.shape == cols.shape == data.shape or data.ndim != 1:
         raise UserError(
             f"row, col and values must be arrays of one length, got {rows.shape}, {cols.shape}, {data.shape}"
         )
-    top = float(np.nanmax(data, initial=0.0)) if vmax is None else float(vmax)
-    shade = _shade(data, top, scale)
-    live = len(data) <= _MAX_LIVE_CELLS
-    with style():
-        figure, axes = _map_axes(layout)
-        if live:
-            for state in range(len(data)):
-                _cell(axes, rows[state], cols[state], RAMPS[ramp], shade[state], gid=f"cell-{state}")
-        else:
-            _cells_as_image(axes, layout, rows, cols, RAMPS[ramp], shade)
-        if hatch is not None:
-            _draw_hatch(axes, rows, cols, np.asarray(hatch, dtype=np.float64))
-        if outline is not None:
-            _draw_outline(axes, layout, rows, cols, np.asarray(outline, dtype=bool))
-        _draw_fixtures(axes, layout)
-        _draw_bar(figure, axes, RAMPS[ramp], top, scale, label)
-        image = render(figure, format, tight=False)
-    if format == "svg" and live:
-        tips = {
-            f"cell-{s}": f"row {r}, column {c}: {v:.4g}"
-            for s, (r, c, v) in enumerate(zip(rows, cols, data, strict=True))
-        }
-        image = _with_titles(image, tips)
-    return image
+    colour, shade = RAMPS[panel.ramp], _shade(data, _top(panel), panel.scale)
+    tips: dict[str, str] = {}
+    if len(data) > _MAX_LIVE_CELLS:
+        _cells_as_image(axes, layout, rows, cols, colour, shade)
+    else:
+        for state, (r, c, value) in enumerate(zip(rows, cols, data, strict=True)):
+            _cell(axes, r, c, colour, shade[state], gid=f"{name}-{state}")
+            tips[f"{name}-{state}"] = f"row {r}, column {c}: {value:.4g}"
+    if panel.hatch is not None:
+        _draw_hatch(axes, rows, cols, np.asarray(panel.hatch, dtype=np.float64))
+    return tips
+
+
+def _top(panel: Panel) -> float:
+    """Where the colour scale of a panel ends."""
+    if panel.vmax is not None:
+        return float(panel.vmax)
+    return float(np.nanmax(np.asarray(panel.values, dtype=np.float64), initial=0.0))
 
 
 def _shade(values: np.ndarray, top: float, scale: str) -> np.ndarray:
@@ -104,15 +145,12 @@ def _shade(values: np.ndarray, top: float, scale: str) -> np.ndarray:
         return np.clip(1 + np.log10(share) / 3, 0.0, 1.0)
 
 
-def _map_axes(layout: Sequence[str]) -> tuple[Figure, Axes]:
-    if not layout or not layout[0]:
-        raise UserError("the map is empty")
+def _map_axes(figure: Figure, layout: Sequence[str], corner: tuple[float, float], size: float) -> Axes:
+    """Axes for a map whose lower left corner is at `corner`, with cells of `size`, in inches."""
     height, width = len(layout), max(map(len, layout))
-    size = _MAP_INCHES / max(height, width)
-    figure = new_figure(width * size + 0.46, height * size + 0.86)  # room for labels and what stands below the map
     whole_width, whole_height = figure.get_size_inches()
-    place = (0.26 / whole_width, 0.64 / whole_height, width * size / whole_width, height * size / whole_height)
-    axes = figure.add_axes(place)
+    place = (corner[0] / whole_width, corner[1] / whole_height)
+    axes = figure.add_axes((*place, width * size / whole_width, height * size / whole_height))
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
     axes.grid(False)
     for side in ("top", "right", "bottom", "left"):
@@ -126,7 +164,17 @@ def _map_axes(layout: Sequence[str]) -> tuple[Figure, Axes]:
             axes.axvline(x, color=SOFT, linewidth=0.35, alpha=0.6)
         for y in np.arange(0.5, height - 1):
             axes.axhline(y, color=SOFT, linewidth=0.35, alpha=0.6)
-    return figure, axes
+    return axes
+
+
+def _draw_crosses(axes: Axes, layout: Sequence[str]) -> None:
+    for r, line in enumerate(layout):
+        for c, kind in enumerate(line):
+            if kind == "X":
+                _cell(axes, r, c, RAMPS["cost"], 0.16)
+                for slope in (1, -1):
+                    ends = [r - 0.2 * slope, r + 0.2 * slope]
+                    axes.plot([c - 0.2, c + 0.2], ends, color=RAMPS["cost"], linewidth=1.6)
 
 
 def _cell(axes: Axes, row: int, col: int, colour: str, alpha: float, gid: str | None = None) -> None:
@@ -195,9 +243,11 @@ def _draw_hatch(axes: Axes, rows: np.ndarray, cols: np.ndarray, strength: np.nda
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=0.7))
 
 
-def _draw_bar(figure: Figure, axes: Axes, colour: str, top: float, scale: str, label: str) -> None:
+def _draw_bar(figure: Figure, axes: Axes, panel: Panel) -> None:
+    """The colour scale, below the map."""
     from matplotlib.patches import Rectangle
 
+    colour, top, scale = RAMPS[panel.ramp], _top(panel), panel.scale
     place = axes.get_position()
     height = figure.get_size_inches()[1]
     bar = figure.add_axes((place.x0, 0.4 / height, place.width, 0.1 / height))
@@ -220,7 +270,7 @@ def _draw_bar(figure: Figure, axes: Axes, colour: str, top: float, scale: str, l
     else:
         bar.set_xticks([0, 0.5, 1], ["0", f"{top / 2:.2g}", f"{top:.2g}"])
     bar.tick_params(length=2, labelsize=7.5)
-    bar.set_xlabel(plain(label), fontsize=8, labelpad=2)
+    bar.set_xlabel(plain(panel.label), fontsize=8, labelpad=2)
 
 
 def _draw_key(figure: Figure, axes: Axes, layout: Sequence[str]) -> None:

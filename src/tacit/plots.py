@@ -1,9 +1,9 @@
 """Figures as bytes (SVG or PNG): convergence, results with intervals, learning curves. Maps are in grid_plots.py.
 
 Matplotlib is imported when a figure is drawn, without pyplot, and its settings are changed only while drawing. The same
-input gives the same bytes. All figures have a transparent background and draw their text and axes in INK, so that a
-page can put its own text colour in its place (the report does, for dark mode). Colours are told apart by people with
-any common colour vision; lines differ in marker and dash as well.
+input gives the same bytes. SVGs have a transparent background and draw their text and axes in INK, so that a page can
+put its own text colour in its place (the report does, for dark mode). Colours are told apart by people with any common
+colour vision; lines differ in marker and dash as well.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ _STYLE: dict[str, Any] = {
     "lines.markersize": 4,
     "legend.frameon": False,
     "legend.fontsize": 8,
-    "savefig.transparent": True,
 }
 
 
@@ -76,7 +75,8 @@ def render(figure: Figure, format: Format, tight: bool = True) -> bytes:
     buffer = io.BytesIO()
     box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
-    figure.savefig(buffer, format=format, dpi=200, metadata=metadata, **box)
+    # An SVG takes its background from the page; a PNG is shown wherever, and its text is dark.
+    figure.savefig(buffer, format=format, dpi=200, metadata=metadata, transparent=format == "svg", **box)
     return buffer.getvalue()
 
 

@@ -68,7 +68,11 @@ def _chips(data: RunData) -> str:
         (key, config["config"][key]) for key in ("objective", "beta", "budget") if _short(config["config"].get(key))
     ]
     chips += [("status", data.status)] if data.status else []
-    return '<ul class="chips">' + "".join(f"<li>{esc(k)} <b>{esc(v)}</b></li>" for k, v in chips) + "</ul>"
+    return (
+        '<ul class="chips">'
+        + "".join(f"<li>{esc(k)} <b>{esc(f'{v:g}' if isinstance(v, float) else v)}</b></li>" for k, v in chips)
+        + "</ul>"
+    )
 
 
 def _short(value: object) -> bool:

@@ -108,7 +108,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             "cost of a visit, in units of reward",
             "cost",
             f"{at_beta}What a visit to each cell costs the learned agent. The line surrounds the hidden constraint; "
-            "about hatched cells the demonstrations say little or nothing.",
+            "hatched cells show no cost, but the demonstrations say little or nothing about them.",
         ),
         ("learned_visits", "What the learned agent does", "visits per episode", "visits", visits),
         (
@@ -143,7 +143,10 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             scale="log" if ramp == "visits" else "linear",
             vmax=1.0 if name == "unknown" else None,
             outline=truth,
-            hatch=arrays["unknown"] > 0.5 if ramp == "cost" and "unknown" in arrays else None,
+            # A cost that is there is seen; hatching marks what only looks free.
+            hatch=(arrays["unknown"] > 0.5) & (values <= 0.05 * values.max())
+            if ramp == "cost" and "unknown" in arrays
+            else None,
         )
         more = cell_numbers(arrays["row"], arrays["col"], values) if len(values) <= _MAX_NUMBERED_CELLS else ""
         figures.append(figure(svg, f"{anchor}-{name}", title, caption, more))

@@ -128,7 +128,7 @@ def _cost_words(data: RunData) -> list[str]:
     unknown = data.arrays.get("unknown")
     if unknown is not None and (unknown > 0.5).any():
         words.append(
-            f"The demonstrations say little or nothing about {int((unknown > 0.5).sum())} of the {len(unknown)} cells."
+            f"How much a visit costs cannot be told for {int((unknown > 0.5).sum())} of the {len(unknown)} cells."
         )
     return [" ".join(words)] if words else []
 
