@@ -18,6 +18,7 @@ import cvxpy as cp
 import numpy as np
 from scipy.optimize import linprog
 from scipy.special import logsumexp, xlogy
+
 from strategies import Case
 
 
@@ -31,6 +32,20 @@ class OracleAnswer:
 
 
 def solve_by_cones(case: Case, limit: np.ndarray, beta: float) -> OracleAnswer:
+    # The cone solver has absolute tolerances: hand it rewards and features of size one.
+    unit = max(float(np.abs(case.rewards).max()), beta)
+    sizes = np.abs(case.features).max(axis=(0, 1))
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    answer = _solve_by_cones(
+        case.changed(rewards=case.rewards / unit, features=case.features / sizes), limit / sizes, beta / unit
+    )
+    answer.value *= unit
+    if answer.multipliers is not None:
+        answer.multipliers = answer.multipliers * unit / sizes
+    return answer
+
+
+def _solve_by_cones(case: Case, limit: np.ndarray, beta: float) -> OracleAnswer:
     n_actions = case.rewards.shape[1]
     live = np.flatnonzero(~case.terminal)
     steps = 1 if case.horizon is None else case.horizon

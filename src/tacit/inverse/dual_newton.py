@@ -24,6 +24,7 @@ STEP_TO_BOUNDARY = 0.99
 ARMIJO = 1e-4
 TAU_RATIO, TAU_POWER = 0.2, 1.5
 CONTINUATION = 0.25
+PATIENCE = 4  # Newton's method needs no more once values no longer change
 
 
 class Point(Protocol):
@@ -53,8 +54,6 @@ class Schedule:
     tolerance: float = 1e-9
     max_iterations: int = 500
     initial_weights: np.ndarray | None = None
-    relevant: np.ndarray | None = None
-    """(k,) booleans: features that no policy can change are left alone"""
 
     def betas(self) -> list[float]:
         """From a beta where Newton always works down to the one that was asked for."""
@@ -75,36 +74,41 @@ class Progress:
     extra: dict[str, float] = field(default_factory=dict)
 
 
-class ScaledPoint:
-    """A point in other units: x = lambda / units, objective and beta divided by `unit`."""
-
-    def __init__(self, original: Point, unit: float, units: np.ndarray) -> None:
-        self.original, self._unit, self._units = original, unit, units
-        self.weights = original.weights / units
-        self.value = original.value / unit
-
-    @property
-    def gradient(self) -> np.ndarray:
-        return self.original.gradient * self._units / self._unit
-
-    def newton_solve(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        back = self._unit / self._units
-        return self.original.newton_solve(diagonal * back / self._units, rhs * back) / self._units
-
-
 @dataclass(frozen=True)
 class Scaled:
-    """The objective in units in which rewards and features are of size one."""
+    """The objective in units in which rewards and features are of size one, without the features that do not matter."""
 
     objective: Objective
     unit: float
     """of reward"""
     units: np.ndarray
     """(k,) of the weights: reward over feature"""
+    relevant: np.ndarray
+    """(k,) booleans: the others, which are zero wherever policies can go, keep weight zero"""
 
     def at(self, weights: np.ndarray, beta: float, near: Any) -> ScaledPoint:
-        original = self.objective.at(weights * self.units, beta * self.unit, None if near is None else near.original)
-        return ScaledPoint(original, self.unit, self.units)
+        full = np.zeros(len(self.units))
+        full[self.relevant] = weights * self.units[self.relevant]
+        return ScaledPoint(self, self.objective.at(full, beta * self.unit, None if near is None else near.original))
+
+
+class ScaledPoint:
+    def __init__(self, scaling: Scaled, original: Point) -> None:
+        self._scaling, self.original = scaling, original
+        self._units = scaling.units[scaling.relevant]
+        self.weights = original.weights[scaling.relevant] / self._units
+        self.value = original.value / scaling.unit
+
+    @property
+    def gradient(self) -> np.ndarray:
+        return self.original.gradient[self._scaling.relevant] * self._units / self._scaling.unit
+
+    def newton_solve(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        relevant, unit = self._scaling.relevant, self._scaling.unit
+        full_diagonal, full_rhs = np.full(len(relevant), np.inf), np.zeros(len(relevant))
+        full_diagonal[relevant] = diagonal * unit / self._units**2
+        full_rhs[relevant] = rhs * unit / self._units
+        return self.original.newton_solve(full_diagonal, full_rhs)[relevant] / self._units
 
 
 def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
@@ -112,9 +116,7 @@ def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
     return float(np.abs(np.minimum(weights, gradient)).max(initial=0.0))
 
 
-def minimise(
-    objective: Objective, size: int, schedule: Schedule, give_up: Callable[[Point], bool]
-) -> Iterator[Progress]:
+def minimise(objective: Objective, size: int, schedule: Schedule, give_up: Callable[[Any], bool]) -> Iterator[Progress]:
     """Yield after every Newton step; the last yield is the answer. `give_up(point)` ends an unbounded problem."""
     tau = 0.1 * schedule.moment_scale
     floor = schedule.tolerance * 1e-2 * schedule.moment_scale
@@ -122,7 +124,6 @@ def minimise(
         weights = np.maximum(schedule.initial_weights, 1e-3)
     else:
         weights = np.full(size, 0.05)
-    relevant = np.ones(size, dtype=bool) if schedule.relevant is None else schedule.relevant
     slack = tau / weights
     betas = schedule.betas()
     point: Point | None = None
@@ -132,27 +133,30 @@ def minimise(
         # Earlier stages only lead the way: their barrier need not be finer than their entropy.
         target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
         point = objective.at(weights, beta, point)
-        stuck = False
+        idle = 0  # steps in a row that changed the objective by no more than rounding
         while done < schedule.max_iterations:
             yield Progress(point, beta, tau, "barrier")
             done += 1
             if give_up(point):
                 return
             error = max(
-                float(np.abs(point.gradient + tau - slack)[relevant].max(initial=0.0)),
-                float(np.abs(weights * slack - tau)[relevant].max(initial=0.0)),
+                float(np.abs(point.gradient + tau - slack).max(initial=0.0)),
+                float(np.abs(weights * slack - tau).max(initial=0.0)),
             )
-            if last and kkt_residual(weights[relevant], point.gradient[relevant]) <= schedule.tolerance:
+            if last and kkt_residual(weights, point.gradient) <= schedule.tolerance:
                 break
-            if error <= 10 * tau or stuck:
+            if error <= 10 * tau or idle >= PATIENCE:
                 if tau <= target:
                     break
+                idle = 0
                 unit = schedule.moment_scale
                 tau = max(target, min(TAU_RATIO * tau, unit * (tau / unit) ** TAU_POWER))
             step = _barrier_step(objective, point, slack, tau, beta)
-            stuck = step is None or np.array_equal(step[0].weights, weights)  # rounding: go on to the next tau
-            if step is not None:
-                point, slack = step
+            if step is None or np.array_equal(step[0].weights, weights):
+                idle = PATIENCE  # rounding: go on to the next tau
+            else:
+                idle = idle + 1 if step[2] else 0
+                point, slack, _ = step
                 weights = point.weights
     if point is not None:
         yield from _active_set(objective, point, slack, schedule, schedule.max_iterations - done)
@@ -160,7 +164,8 @@ def minimise(
 
 def _barrier_step(
     objective: Objective, point: Point, slack: np.ndarray, tau: float, beta: float
-) -> tuple[Point, np.ndarray] | None:
+) -> tuple[Point, np.ndarray, bool] | None:
+    """The next point, its slacks, and whether the barrier function fell by no more than rounding."""
     weights = point.weights
     ratio = slack / weights
     slope = point.gradient + tau - tau / weights
@@ -191,14 +196,15 @@ def _barrier_step(
         return None
     new_slack = slack + _to_boundary(slack, slack_direction) * slack_direction
     centred = tau / trial.weights
-    return trial, np.clip(new_slack, centred * 1e-8, centred * 1e8)
+    return trial, np.clip(new_slack, centred * 1e-8, centred * 1e8), value >= start - rounding
 
 
 def _to_boundary(position: np.ndarray, direction: np.ndarray) -> float:
     falling = direction < 0
     if not falling.any():
         return 1.0
-    return min(1.0, STEP_TO_BOUNDARY * float((position[falling] / -direction[falling]).min()))
+    with np.errstate(over="ignore"):
+        return min(1.0, STEP_TO_BOUNDARY * float((position[falling] / -direction[falling]).min()))
 
 
 def _active_set(
@@ -206,22 +212,26 @@ def _active_set(
 ) -> Iterator[Progress]:
     """Newton on the multipliers that are positive, with the others at zero."""
     beta = schedule.beta
-    if kkt_residual(point.weights, point.gradient) <= schedule.tolerance:
+
+    def kkt(p: Point) -> float:
+        return kkt_residual(p.weights, p.gradient)
+
+    def error(p: Point) -> float:
+        """What the residual may hide where weight and gradient both vanish: it takes the smaller of the two."""
+        return max(float((-p.gradient).max(initial=0.0)), float(p.weights @ np.abs(p.gradient)))
+
+    if kkt(point) <= schedule.tolerance:
         return
-    inactive = point.weights < slack / schedule.moment_scale
-    if schedule.relevant is not None:
-        inactive |= ~schedule.relevant
-    candidate = objective.at(np.where(inactive, 0.0, point.weights), beta, point)
+    candidate = objective.at(np.where(point.weights < slack, 0.0, point.weights), beta, point)
     # Dropping the inactive multipliers may cost accuracy when the problem is degenerate; a few steps win it back.
     best, since_best = point, 0
     for _ in range(max(0, min(30, budget))):
-        residual = kkt_residual(candidate.weights, candidate.gradient)
-        if residual < kkt_residual(best.weights, best.gradient):
+        if kkt(candidate) < kkt(best) and error(candidate) <= max(error(best), 10 * schedule.tolerance):
             best, since_best = candidate, 0
             yield Progress(candidate, beta, 0.0, "active set")
         else:
             since_best += 1
-        if residual <= schedule.tolerance or since_best >= 6:
+        if kkt(best) <= schedule.tolerance or since_best >= 6:
             break
         free = (candidate.weights > 0) | (candidate.gradient < 0)
         frozen = np.where(free, 0.0, np.inf)

@@ -119,7 +119,7 @@ class DualPoint:
 
     def newton_solve(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """Solve (Hessian + diag) x = rhs; an infinite diagonal entry holds that coordinate at zero."""
-        free = np.isfinite(diagonal) & ~self.problem.geometry.irrelevant
+        free = np.isfinite(diagonal)
         out = np.zeros_like(rhs)
         if self.problem.geometry.dense:
             out[free] = _solve_dense(self.hessian[np.ix_(free, free)], diagonal[free], rhs[free])
@@ -171,7 +171,8 @@ def _solve_dense(hessian: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray) -> 
         return rhs
     matrix = hessian + np.diag(diagonal)
     # Scaling to a unit diagonal first: with a barrier the entries range over many orders of magnitude.
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+    curvature = np.diag(matrix)
+    scale = 1.0 / np.sqrt(np.maximum(curvature, max(1e-30 * float(curvature.max()), 1e-100)))
     matrix = scale[:, None] * matrix * scale
     for ridge in (1e-15, 1e-12, 1e-9, 1e-6):
         try:

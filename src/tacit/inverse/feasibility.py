@@ -118,9 +118,9 @@ def farkas_proof(
     if not np.isfinite(total) or total <= 0:
         return None
     ray = ray / total
-    least = least_cost(mdp, (features @ ray).reshape(mdp.rewards.shape))
-    allowed = float(ray @ limit)
-    if least - allowed <= TOLERANCE * (1.0 + abs(allowed) + float(np.abs(limit) @ ray)):
+    cost = (features @ ray).reshape(mdp.rewards.shape)
+    least, allowed = least_cost(mdp, cost), float(ray @ limit)
+    if least - allowed <= TOLERANCE * (float(np.abs(cost).max()) + abs(least) + float(np.abs(limit) @ ray)):
         return None
     order = np.argsort(-ray, kind="stable")
     blamed = order[: max(1, int(np.searchsorted(np.cumsum(ray[order]), 0.9)) + 1)]
@@ -135,10 +135,18 @@ def decide(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | N
     """A proof of infeasibility, or None when there is a solution (or the problem is too large for the program)."""
     if _variables(mdp) > LARGE:
         return None
-    slack, ray = smallest_uniform_slack(mdp, features, limit)
+    # In units of each feature's size: the answer must not depend on what the user measures them in.
+    sizes = feature_sizes(features)
+    slack, ray = smallest_uniform_slack(mdp, features @ sp.diags_array(1.0 / sizes), limit / sizes)
     if slack <= TOLERANCE:
         return None
-    return farkas_proof(mdp, features, limit, ray, uniform_slack=slack)
+    return farkas_proof(mdp, features, limit, ray / sizes, uniform_slack=slack if (sizes == 1.0).all() else None)
+
+
+def feature_sizes(features: sp.csr_array) -> np.ndarray:
+    """(k,) the largest absolute value of each feature, 1 for a feature that is zero everywhere."""
+    largest = abs(features).max(axis=0).toarray().ravel()
+    return np.where(largest > 0, largest, 1.0)
 
 
 def _variables(mdp: MDP) -> int:
@@ -196,7 +204,7 @@ def statistical_budget(
 
 def largest_sums(mdp: MDP, features: sp.csr_array) -> np.ndarray:
     """(k,) an upper bound of each feature's discounted sum over a trajectory."""
-    top = np.asarray(abs(features).max(axis=0).todense()).ravel()
+    top = abs(features).max(axis=0).toarray().ravel()
     if mdp.horizon is None:
         return top / (1.0 - mdp.discount)
     return top * float((mdp.discount ** np.arange(mdp.horizon)).sum())

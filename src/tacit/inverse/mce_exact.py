@@ -32,6 +32,7 @@ from tacit.tabular import MDP, Solution, _finite_array, feature_matrix
 
 OBJECTIVES = ("moments", "likelihood", "plugin")
 METHODS = ("newton", "gradient")
+SMALLEST_MOMENT = 1e-6  # of a feature of size one: limits below this are as good as zero
 Steps = Iterator[dual_newton.Progress]
 
 
@@ -124,31 +125,37 @@ def learn(
 def _newton_steps(problem: Problem, beta: float, settings: Options, proof: list[Any], convex: bool) -> Steps:
     geometry = problem.geometry
     unit = geometry.reward_unit(beta)
-    scaled = dual_newton.Scaled(problem, unit, unit / geometry.feature_units)
+    relevant = ~geometry.irrelevant
+    scaled = dual_newton.Scaled(problem, unit, unit / geometry.feature_units, relevant)
     limit = problem.limit / geometry.feature_units
-    positive = limit[limit > 0]
+    positive = limit[relevant & (limit > 0)]
     # A low quantile: the barrier must not dwarf the tightest budgets.
     moment_scale = max(float(np.quantile(positive, 0.1)), 1e-4 * float(positive.mean())) if len(positive) else 1e-3
+    moment_scale = max(moment_scale, SMALLEST_MOMENT)
     start = _initial_weights(settings, geometry.size)
     schedule = dual_newton.Schedule(
         beta=beta / unit,
         moment_scale=moment_scale,
         tolerance=settings.tolerance,
         max_iterations=settings.max_iterations or 500,
-        initial_weights=None if start is None else start / scaled.units,
-        relevant=~geometry.irrelevant,
+        initial_weights=None if start is None else (start / scaled.units)[relevant],
     )
+
+    suspicious = 10.0
 
     def give_up(point: Any) -> bool:
         """Weights far beyond any reward mean that the dual may be unbounded: see whether they prove it."""
-        if not convex or point.weights.max() < 10 or point.gradient.min() > -settings.tolerance:
+        nonlocal suspicious
+        largest = point.weights.max(initial=0.0)
+        if not convex or largest < suspicious or point.gradient.min() > -settings.tolerance:
             return False
+        suspicious = 2 * largest  # the test is a hard planning problem: not at every step
         ray = point.original.weights
         found = feasibility.farkas_proof(geometry.mdp, geometry.features, problem.limit, ray)
         proof.extend([found] if found is not None else [])
         return found is not None
 
-    for progress in dual_newton.minimise(scaled, geometry.size, schedule, give_up):
+    for progress in dual_newton.minimise(scaled, int(relevant.sum()), schedule, give_up):
         yield replace(progress, point=progress.point.original, beta=progress.point.original.beta)
 
 
