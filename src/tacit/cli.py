@@ -19,6 +19,7 @@ VERBS = {
     "envs": "list the environments, with constraint, horizon and spaces",
     "demos": "make, show, validate and convert demonstrations",
     "learn": "learn a constraint and a policy from demonstrations",
+    "expert": "train an expert who knows the constraint, and let it demonstrate",
     "resume": "continue an interrupted run",
     "eval": "measure a run's policy and cost against the truth",
     "certify": "check an exact solution again, from its weights alone",

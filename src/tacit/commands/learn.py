@@ -37,6 +37,8 @@ def main(args: list[str]) -> Any:
     if not names:
         return call(_list_algorithms, "learn", _with_algorithms(), args)
     algorithm = find(names[0])
+    if not algorithm.learns:
+        raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} ENV`")
     config_class = algorithm.load().Config
 
     def learn(
@@ -83,7 +85,7 @@ def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM"
 
 
 def _with_algorithms() -> str:
-    lines = [f"  {algorithm.name:<12} {algorithm.summary}" for algorithm in ALGORITHMS.values()]
+    lines = [f"  {algorithm.name:<12} {algorithm.summary}" for algorithm in ALGORITHMS.values() if algorithm.learns]
     return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines])
 
 
@@ -137,7 +139,7 @@ def make_demonstrations(
 # Running
 
 
-def execute(run: Run, demos: "Demonstrations") -> dict[str, Any]:
+def execute(run: Run, demos: "Demonstrations | None") -> dict[str, Any]:
     """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
     from tacit.demos import save
 
@@ -149,7 +151,7 @@ def execute(run: Run, demos: "Demonstrations") -> dict[str, Any]:
             return dict(run.read("summary.json"))
         try:
             # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
-            if not (run.path / "demos.npz").exists():
+            if demos is not None and not (run.path / "demos.npz").exists():
                 save(demos, run.path / "demos.npz")
             summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
             if not run.done:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tacit.commands import RunPath, call, open_run
 from tacit.commands.learn import execute, show
+from tacit.inverse.registry import find
 
 
 def resume(run: RunPath, /, *, json: bool = False) -> None:
@@ -22,7 +23,8 @@ def resume(run: RunPath, /, *, json: bool = False) -> None:
         json: Print the summary as JSON.
     """
     opened = open_run(run)
-    show(opened, execute(opened, opened.demonstrations()), json)
+    demos = opened.demonstrations() if find(opened.config["algo"]).learns else None
+    show(opened, execute(opened, demos), json)
 
 
 def main(args: list[str]) -> Any:

@@ -24,6 +24,8 @@ class Algorithm:
     name: str
     summary: str
     module: str
+    learns: bool = True
+    """From demonstrations, with `tacit learn`; an expert makes them instead."""
 
     def load(self) -> ModuleType:
         """The module, with `Config` and `run`."""
@@ -38,6 +40,7 @@ ALGORITHMS = {
             "maximum causal entropy, solved exactly with a certificate; finite environments with a known model",
             "tacit.inverse.exact_run",
         ),
+        Algorithm("expert", "PPO with the true cost, to make demonstrations", "tacit.forward.expert", learns=False),
     )
 }
 

@@ -1,0 +1,192 @@
+"""An expert who knows the constraint: PPO with the true cost inside a run folder, then demonstrations.
+
+The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
+and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
+trained to keep that much more distance than the constraint asks for (robots only): behaviour that lives at the wall
+would otherwise step over it now and then under its own noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import RunFailed, UserError
+from tacit.forward import ppo_lagrangian
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.evaluate import Episodes
+    from tacit.policy import Policy
+    from tacit.run import Run
+
+EVALUATION_COPIES = 50
+METRICS_SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  violating {violating:.2%}  multiplier {lam:.3g}"
+
+
+@dataclass(frozen=True)
+class Config(ppo_lagrangian.Config):
+    """Settings of an expert."""
+
+    margin: float = 0.0
+    """How much more distance than the constraint asks for, in the unit of its feature; robots only."""
+    demonstrations: int = 50
+    """How many to write; 0 for none."""
+    eval_episodes: int = 100
+    """Episodes of the final evaluation, stochastic and deterministic each."""
+    checkpoint_every: int = 20
+    """Iterations between checkpoints."""
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
+) -> dict[str, Any]:
+    """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one."""
+    from tacit.demos import save
+
+    env = make_env(env_id, env_kwargs, config.n_envs)
+    try:
+        policy = train(run, env, config, seed)
+    finally:
+        env.close()
+    arrays, card = policy.to_arrays()
+    run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs)})
+    test = make_env(env_id, env_kwargs, min(EVALUATION_COPIES, max(1, config.eval_episodes)))
+    try:
+        table = evaluations(test, policy, config.eval_episodes, seed)
+        run.log_eval({"steps": config.total_steps, **table})
+        summary: dict[str, Any] = {"table": table}
+        if config.demonstrations:
+            shown = demonstrate(test, policy, config.demonstrations, seed, env_id, env_kwargs, run)
+            save(shown, run.path / "demos.npz")
+            summary["demonstrations"] = shown.summary()
+    finally:
+        test.close()
+    return summary
+
+
+def make_env(env_id: str, env_kwargs: Mapping[str, Any], copies: int) -> VectorEnv:
+    """Copies of an environment that reset themselves within the step."""
+    import gymnasium
+    from gymnasium.vector import AutoresetMode
+
+    entry = gymnasium.spec(env_id)
+    if entry.vector_entry_point is not None:
+        return gymnasium.make_vec(env_id, num_envs=copies, **env_kwargs)
+    options = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    return gymnasium.make_vec(env_id, num_envs=copies, vectorization_mode="sync", vector_kwargs=options, **env_kwargs)
+
+
+def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
+    """The last policy. A diverging training stops with its last good checkpoint kept."""
+    from tacit.progress import live
+
+    saved = run.latest_checkpoint()
+    state = None if saved is None else ppo_lagrangian.state_from_arrays(saved[1], saved[2]["state"])
+    if state is not None and state.steps >= config.total_steps:
+        return ppo_lagrangian.policy_of(state)
+    done = 0 if state is None else state.iterations
+    total = -(-config.total_steps // config.rollout_steps)
+    steps = ppo_lagrangian.learn(env, config, seed, state, cost=cautious_cost(env, config.margin))
+    with live("training", total=total - done) as update:
+        for state, metrics in steps:
+            record = {"iteration": state.iterations, "steps": state.steps, **metrics}
+            if not all(np.isfinite(value) for key, value in record.items() if key.startswith("train/")):
+                raise RunFailed(
+                    f"training diverged at step {state.steps}: a loss is not finite; the last good checkpoint is in "
+                    f"{run.path / 'checkpoints'}; try a smaller learning rate"
+                )
+            run.log(record)
+            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
+                arrays, metadata = ppo_lagrangian.state_to_arrays(state)
+                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
+            update(
+                METRICS_SHOWN.format(
+                    steps=state.steps,
+                    fps=metrics.get("time/fps", float("nan")),
+                    ret=metrics.get("rollout/ep_rew_mean", float("nan")),
+                    violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
+                    lam=metrics["train/multiplier"],
+                )
+            )
+    assert state is not None
+    return ppo_lagrangian.policy_of(state)
+
+
+def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:
+    """The true cost with the boundary moved `margin` to the safe side; None for the environment's own."""
+    if margin == 0.0:
+        return None
+    task = getattr(env.unwrapped, "task", None)
+    if task is None:
+        raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
+    constraint, index = task.constraint, task.constraint_index
+    bound = constraint.bound + (-margin if constraint.relation.startswith(">") else margin)
+    below = constraint.relation.startswith("<")
+
+    def cost(obs: np.ndarray, act: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
+        value = next_obs[:, index]
+        return ((value < bound) if below else (value > bound)).astype(np.float64)
+
+    return cost
+
+
+def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int) -> dict[str, Any]:
+    """{"stochastic": ..., "deterministic": ...}, each metric with its interval."""
+    from tacit.evaluate import evaluate, summarize
+
+    def deterministic(obs: Any, rng: np.random.Generator) -> Any:
+        return policy.act(obs, rng, deterministic=True)
+
+    found: dict[str, Episodes] = {
+        "stochastic": evaluate(env, policy, episodes, seed=seed + 10_000),
+        "deterministic": evaluate(env, deterministic, episodes, seed=seed + 10_000),
+    }
+    return {
+        name: {key: value for key, value in summarize(result).items() if isinstance(value, dict)}
+        for name, result in found.items()
+    }
+
+
+def demonstrate(
+    env: VectorEnv, policy: Policy, n: int, seed: int, env_id: str, env_kwargs: Mapping[str, Any], run: Run
+) -> Demonstrations:
+    """n episodes of the stochastic policy that never break the constraint and last to the horizon."""
+    from tacit.demos import collect
+
+    drawn = collect(env, policy, 4 * n, seed=seed + 20_000)
+    if drawn.costs is None:
+        raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
+    costs = np.add.reduceat(drawn.costs, drawn.step_offsets)
+    good = np.flatnonzero((costs == 0) & ~drawn.terminated)
+    if len(good) < n:
+        raise RunFailed(
+            f"only {len(good)} of {len(drawn)} episodes of this expert keep to the constraint and reach the horizon, "
+            f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
+        )
+    chosen = drawn.subset(good[:n])
+    card = {
+        "env": env_id,
+        "env_kwargs": dict(env_kwargs),
+        "source": "expert trained with the true cost (PPO-Lagrangian family), stochastic policy",
+        "note": f"the first {n} of {len(good)} episodes without violation and of full length, of {len(drawn)} drawn",
+        "expert": {"seed": seed, "run": run.name, "steps": run.config["config"]["total_steps"]},
+        **distance_kept(env, chosen),
+    }
+    return replace(chosen, card={**chosen.card, **card})
+
+
+def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
+    """How near the demonstrations come to the boundary, for constraints that are a bound on a feature."""
+    task = getattr(env.unwrapped, "task", None)
+    if task is None:
+        return {}
+    values = demos.observations[:, task.constraint_index].astype(np.float64)
+    bound = task.constraint.bound
+    nearest = float(values.min() - bound) if task.constraint.relation.startswith("<") else float(bound - values.max())
+    return {"constraint": str(task.constraint), "distance_kept": nearest}
