@@ -220,13 +220,12 @@ def _active_set(
         """What the residual may hide where weight and gradient both vanish: it takes the smaller of the two."""
         return max(float((-p.gradient).max(initial=0.0)), float(p.weights @ np.abs(p.gradient)))
 
-    if kkt(point) <= schedule.tolerance:
-        return
     candidate = objective.at(np.where(point.weights < slack, 0.0, point.weights), beta, point)
     # Dropping the inactive multipliers may cost accuracy when the problem is degenerate; a few steps win it back.
     best, since_best = point, 0
-    for _ in range(max(0, min(30, budget))):
-        if kkt(candidate) < kkt(best) and error(candidate) <= max(error(best), 10 * schedule.tolerance):
+    for _ in range(max(1, min(30, budget))):
+        enough = max(kkt(best), schedule.tolerance) if best is point else kkt(best)
+        if kkt(candidate) <= enough and error(candidate) <= max(error(best), 10 * schedule.tolerance):
             best, since_best = candidate, 0
             yield Progress(candidate, beta, 0.0, "active set")
         else:
@@ -243,5 +242,3 @@ def _active_set(
         candidate = objective.at(np.maximum(candidate.weights + direction, 0.0), beta, candidate)
         if not candidate.value <= point.value + 1e-6 * (1.0 + abs(point.value)):
             break
-    if best is not point:
-        yield Progress(best, beta, 0.0, "active set")

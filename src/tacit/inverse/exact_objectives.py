@@ -143,7 +143,7 @@ class DualPoint:
             - under_policy.T @ sp.diags_array(visits) @ under_policy
         )
         largest = float(np.abs(b_matrix.diagonal()).max())
-        finite = np.where(np.isfinite(diagonal), diagonal, 1e10 * largest) + 1e-14 * largest
+        finite = np.where(np.isfinite(diagonal), diagonal, 1e8 * largest) + 1e-14 * largest
         system = sp.csc_array(b_matrix + k_matrix.T @ sp.diags_array(finite) @ k_matrix)
         if self.problem.order is None:
             self.problem.order = SparseFactor(system).fill_reducing_order()
