@@ -49,9 +49,9 @@ class State:
     iterations: int = 0
 
 
-def optimiser(max_grad_norm: Any = 1.0, eps: Any = 1e-8) -> optax.GradientTransformation:
-    """Adam on clipped gradients; the learning rate is applied by the caller."""
-    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=eps))
+def optimiser(eps: Any = 1e-8) -> optax.GradientTransformation:
+    """Adam; clipping the gradient and applying the learning rate are the caller's."""
+    return optax.scale_by_adam(eps=eps)
 
 
 def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> State:

@@ -69,25 +69,32 @@ class Carry:
 
 
 def make_vec(env_id: str, n_envs: int, **kwargs: Any) -> VectorEnv:
-    """N copies of a registered environment that reset themselves within the same step."""
+    """N copies of a registered environment that reset themselves within the same step: batched if it has that."""
     import gymnasium as gym
 
-    spec = gym.spec(env_id)
-    if spec.vector_entry_point is not None:
-        return gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
+    if gym.spec(env_id).vector_entry_point is not None:
+        env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
+        if _same_step(env):
+            return env
+        env.close()
     mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
     return gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="sync", vector_kwargs=mode, **kwargs)
 
 
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
     """The policy's view of the environment; UserError if a policy of ours cannot run in it."""
-    mode = env.metadata.get("autoreset_mode")
-    if getattr(mode, "value", mode) != AutoresetMode.SAME_STEP.value:
+    if not _same_step(env):
         raise UserError(
-            f"the vector environment must reset its copies within the same step, its mode is {mode}:"
-            " make it with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
+            "the vector environment must reset its copies within the same step, its mode is"
+            f" {env.metadata.get('autoreset_mode')}: make it with"
+            " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
     return Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
+
+
+def _same_step(env: VectorEnv) -> bool:
+    mode = env.metadata.get("autoreset_mode")
+    return getattr(mode, "value", mode) == AutoresetMode.SAME_STEP.value
 
 
 def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:

@@ -86,7 +86,7 @@ class Config:
     value_coef: float = 0.5
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: float = 0.5
-    """Gradients of all networks together are clipped to this norm."""
+    """The gradient of each network is clipped to this norm; one that is still far off does not slow the others."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     standardise: Literal["rollout", "minibatch", "none"] = "rollout"
@@ -182,6 +182,17 @@ def _loss(params: nets.Params, rows: dict[str, jax.Array], hyper: Hyper) -> tupl
     }
 
 
+def _clipped(gradients: nets.Params, limit: Any) -> nets.Params:
+    """Every network's gradient shortened to the limit."""
+
+    def shortened(net: Any) -> Any:
+        norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(net)))
+        factor = jnp.minimum(1.0, limit / (norm + 1e-12))
+        return jax.tree.map(lambda g: g * factor, net)
+
+    return nets.Params(shortened(gradients.actor), tuple(map(shortened, gradients.critics)))
+
+
 @partial(jax.jit, static_argnames=("standardise", "relative"))
 def _update(
     params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
@@ -190,13 +201,14 @@ def _update(
     rows, explained, entropy = _samples(params, batch, hyper, relative)
     if standardise == "rollout":
         rows["advantage"] = _standardised(rows["advantage"])
-    adam = agent.optimiser(hyper.max_grad_norm, hyper.adam_eps)
+    adam = agent.optimiser(hyper.adam_eps)
 
     def minibatch(carry: tuple[nets.Params, Any], part: dict[str, jax.Array]) -> tuple[tuple[nets.Params, Any], Any]:
         params, opt_state = carry
         if standardise == "minibatch":
             part = {**part, "advantage": _standardised(part["advantage"])}
         gradients, info = jax.grad(_loss, has_aux=True)(params, part, hyper)
+        gradients = _clipped(gradients, hyper.max_grad_norm)
         steps, opt_state = adam.update(gradients, opt_state)
         return (jax.tree.map(lambda p, step: p - hyper.lr * step, params, steps), opt_state), info
 

@@ -17,8 +17,7 @@ where u is the unit of the multiplier:
 
 With critics="single" the reward itself becomes  R - lam u c  with one critic: reward-constrained policy optimisation
 (RCPO) in Tessler's form. The cost is the environment's info["cost"], or any function cost(obs, act, next_obs) of
-batches, which may change between iterations; `terminal_cost` is added where an episode terminates (not where it is cut
-off), for what the absorbing state would go on costing.
+batches, which may change between iterations.
 """
 
 from __future__ import annotations
@@ -68,6 +67,9 @@ class Config(ppo.Config):
     """Unit of the multiplier, see (2)."""
     critics: Literal["separate", "single"] = "separate"
     """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
+    terminal_cost: float = 0.0
+    """Cost added where an episode terminates, for what the absorbing state would go on costing. Where falling over ends
+    the costs, an agent may learn to fall: about 1 / (1 - cost_gamma) times the worst cost of a step makes that dear."""
     cost_gamma: float = 0.99
     """Discount of the cost critic."""
     cost_gae_lambda: float = 0.95
@@ -81,7 +83,7 @@ class State:
     agent: agent.State
     multiplier: lagrange.Multiplier
     cost_scale: normalize.ReturnScale
-    """For penalty_unit "advantage"."""
+    """By which the cost critic's signal is divided."""
     reward_size: float = 0.0
     """Mean |reward| per step of the last iterations."""
     rbar: float = 0.0
@@ -136,14 +138,14 @@ def reinitialise(config: Config, state: State) -> State:
 
 
 def iterate(
-    env: VectorEnv, config: Config, state: State, cost: CostFunction | None = None, terminal_cost: float = 0.0
+    env: VectorEnv, config: Config, state: State, cost: CostFunction | None = None, terminal_cost: float | None = None
 ) -> tuple[State, Metrics, collect.Rollout]:
-    """One rollout, one update of the networks, one of the multiplier."""
+    """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides that of the config."""
     started = time.perf_counter()
     learner, rollout = ppo.gather(env, config, state.agent)
     collected = time.perf_counter()
     costs = costs_of(rollout, cost)
-    charged = costs + terminal_cost * rollout.terminated
+    charged = costs + (config.terminal_cost if terminal_cost is None else terminal_cost) * rollout.terminated
     size, rbar = state.reward_size, state.rbar
     if not learner.reward_scale.stats.frozen:
         size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iterations + 1, RBAR_HORIZON)
@@ -158,16 +160,15 @@ def iterate(
         learner, metrics = ppo.improve(config, learner, rollout, [signal])
     else:
         learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
-        if config.penalty_unit == "advantage":
-            cost_scale = normalize.track_returns(cost_scale, charged, rollout.done, config.cost_gamma)
-            charged = np.clip(charged / cost_scale.std, -config.reward_clip, config.reward_clip)
-        elif config.normalize_reward:
-            penalty /= learner.reward_scale.std
+        # A critic learns values of ordinary size; what the scales have changed is put right in the weight.
+        cost_scale = normalize.track_returns(cost_scale, charged, rollout.done, config.cost_gamma)
+        if config.penalty_unit != "advantage":
+            penalty *= cost_scale.std / (learner.reward_scale.std if config.normalize_reward else 1.0)
         learner, metrics = ppo.improve(
             config,
             learner,
             rollout,
-            [reward, charged],
+            [reward, charged / cost_scale.std],
             weights=(1.0, -penalty),
             gammas=(config.gamma, config.cost_gamma),
             lambdas=(config.gae_lambda, config.cost_gae_lambda),
@@ -229,7 +230,7 @@ def learn(
     seed: int = 0,
     state: State | None = None,
     cost: CostFunction | None = None,
-    terminal_cost: float = 0.0,
+    terminal_cost: float | None = None,
 ) -> Iterator[tuple[State, Metrics]]:
     """Train until config.total_steps; yields (state, metrics) after every iteration.
 
