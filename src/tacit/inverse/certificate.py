@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import evaluate_policy, plan, response
 from tacit.inverse.dual_newton import kkt_residual
 
@@ -148,6 +149,9 @@ class PolicyCertificate:
 
 def certify_policy(mdp: MDP, cost: np.ndarray, beta: float, policy: np.ndarray) -> PolicyCertificate:
     """The certificate of any policy (S, A), or (T, S, A) with a horizon, against the soft-optimal one for R - cost."""
+    policy = _checked_policy(mdp, policy)
+    if np.shape(cost) != mdp.rewards.shape:
+        raise UserError(f"cost has shape {np.shape(cost)}, expected (states, actions) = {mdp.rewards.shape}")
     reward = mdp.rewards - cost
     best = plan(mdp, reward, beta)
     own = evaluate_policy(mdp, policy, reward, beta)
@@ -158,4 +162,15 @@ def certify_policy(mdp: MDP, cost: np.ndarray, beta: float, policy: np.ndarray) 
     visited = response(mdp, policy).occupancy()
     log_ratio = np.log(np.where(policy > 0, policy, 1.0)) - np.where(policy > 0, best.log_policy, 0.0)
     divergence = float((visited * log_ratio).sum())
-    return PolicyCertificate(loss, beta * divergence, divergence / float(visited.sum()))
+    steps = float(visited.sum())
+    return PolicyCertificate(loss, beta * divergence, divergence / steps if steps > 0 else 0.0)
+
+
+def _checked_policy(mdp: MDP, policy: np.ndarray) -> np.ndarray:
+    policy = np.asarray(policy, dtype=np.float64)
+    timed = () if mdp.horizon is None else (mdp.horizon,)
+    if policy.shape not in (mdp.rewards.shape, timed + mdp.rewards.shape):
+        raise UserError(f"policy has shape {policy.shape}, expected {timed + mdp.rewards.shape}")
+    if not ((policy >= 0).all() and np.allclose(policy.sum(axis=-1), 1.0, atol=1e-6)):
+        raise UserError("policy must hold probabilities >= 0 that sum to 1 in every state")
+    return policy
