@@ -59,6 +59,8 @@ class Config(ppo.Config):
     """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
     multiplier_max: float = 100.0
     """Upper bound of the multiplier."""
+    multiplier_ramp: int = 0
+    """Steps over which a "fixed" penalty grows linearly from 0: an agent that has to balance before it can obey."""
     pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
     """Proportional, integral and derivative gain of "pid"."""
     pid_smoothing: float = 0.5
@@ -112,7 +114,9 @@ def init(env: VectorEnv, config: Config, seed: int) -> State:
         raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
     return State(
         agent.init(env, config, seed, n_critics=1 if config.critics == "single" else 2),
-        lagrange.start(config.multiplier_init, config.pid_gains[1]),
+        lagrange.start(
+            _ramped(config, 0) if config.multiplier == "fixed" else config.multiplier_init, config.pid_gains[1]
+        ),
         normalize.return_scale(env.num_envs),
     )
 
@@ -182,7 +186,7 @@ def iterate(
         "train/penalty": state.multiplier.value * unit,
         "train/cost_mean": float(costs.mean()),
     }
-    new = State(learner, follow(config, state.multiplier, measured), cost_scale, size, rbar)
+    new = State(learner, follow(config, state.multiplier, measured, learner.steps), cost_scale, size, rbar)
     return new, metrics | collect.times(len(rollout), started, collected), rollout
 
 
@@ -213,9 +217,16 @@ def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float 
     return float(costs.mean() * carry.recent[:, 1].mean()) if len(carry.recent) else None
 
 
-def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | None) -> lagrange.Multiplier:
-    """The multiplier after seeing the measured cost."""
-    if measured is None or config.multiplier == "fixed":
+def _ramped(config: Config, steps: int) -> float:
+    """A fixed penalty after so many environment steps."""
+    return config.multiplier_init * (min(1.0, steps / config.multiplier_ramp) if config.multiplier_ramp else 1.0)
+
+
+def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | None, steps: int) -> lagrange.Multiplier:
+    """The multiplier after seeing the measured cost, when so many environment steps have been made."""
+    if config.multiplier == "fixed":
+        return replace(multiplier, value=_ramped(config, steps))
+    if measured is None:
         return multiplier
     error, maximum = measured - config.budget, config.multiplier_max
     if config.multiplier == "pid":
