@@ -77,10 +77,10 @@ def plan(mdp: MDP, reward: np.ndarray, beta: float, value: np.ndarray | None = N
         improved, log_policy = soft_max(q, beta, mdp.terminal)
         residual = float(np.abs(improved - value).max())
         if iteration > 0:  # the first value may be any warm start
-            rounding = 1e-15 * (1.0 + float(np.abs(value).max())) / (1.0 - mdp.discount)
+            rounding = 2e-15 * float(np.abs(value).max() + np.abs(reward).max())
             if best is None or residual < best.residual:
                 best = Plan(value, q, log_policy, residual, iteration)
-            elif residual <= 100 * rounding:
+            elif residual <= 100 * rounding / (1.0 - mdp.discount):
                 break  # as small as it gets
             if residual <= rounding:
                 break
