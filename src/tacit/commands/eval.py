@@ -7,11 +7,14 @@ result is added to the run folder's eval.jsonl.
 Examples:
   tacit eval runs/mce-exact-gridworld-s0-3fa1b2c4
   tacit eval mce-exact-gridworld-s0-3fa1b2c4 --episodes 10000 --seed 1 --json
+  tacit eval expert-ant-s0-12345678 --video ant.mp4       also film one episode
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from tacit.commands import RunPath, call, open_run, print_json
 from tacit.commands.environment import gridworld
@@ -19,17 +22,19 @@ from tacit.commands.summary import print_agents, print_quality
 from tacit.errors import UserError
 from tacit.run import Run
 
+Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 COPIES = 64
 """Environments side by side."""
 
 
-def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, json: bool = False) -> None:
+def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video = None, json: bool = False) -> None:
     """Measure a run.
 
     Args:
         run: Run folder, or its name within ./runs.
         episodes: How many episodes to run.
         seed: Of the episodes.
+        video: Film one episode into this file, .mp4 or .gif.
         json: Print the numbers as JSON.
     """
     opened = open_run(run)
@@ -40,6 +45,10 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, json: bool
     record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
     exact = computed(opened)
     record |= exact
+    if video is not None:
+        from tacit.video import record as film
+
+        film(opened.config["env"], opened.config["env_kwargs"], load_policy(opened), video, seed=seed)
     with opened:
         opened.log_eval(record)
     if json:
@@ -85,8 +94,10 @@ def load_policy(run: Run) -> Any:
 def computed(run: Run) -> dict[str, Any]:
     """{"table", "cost_quality"} without sampling error, {} where there is no exact model."""
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    if spec is None or run.load_model("policy")[1].get("kind") != "tabular":
+        return {}
     policy, cost = run.load_model("policy")[0].get("policy"), run.load_model("cost")[0].get("cost")
-    if spec is None or policy is None or cost is None:
+    if policy is None or cost is None:
         return {}
     from tacit.inverse import exact_run
 

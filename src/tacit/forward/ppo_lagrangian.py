@@ -60,7 +60,8 @@ class Config(ppo.Config):
     multiplier_max: float = 100.0
     """Upper bound of the multiplier."""
     multiplier_ramp: int = 0
-    """Steps over which a "fixed" penalty grows linearly from 0: an agent that has to balance before it can obey."""
+    """Steps over which a "fixed" penalty grows from 0, with the cube of time: an agent that has to learn to balance first
+    and is punished too early learns to fall instead."""
     pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
     """Proportional, integral and derivative gain of "pid"."""
     pid_smoothing: float = 0.5
@@ -219,7 +220,8 @@ def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float 
 
 def _ramped(config: Config, steps: int) -> float:
     """A fixed penalty after so many environment steps."""
-    return config.multiplier_init * (min(1.0, steps / config.multiplier_ramp) if config.multiplier_ramp else 1.0)
+    share = min(1.0, steps / config.multiplier_ramp) if config.multiplier_ramp else 1.0
+    return config.multiplier_init * share**3
 
 
 def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | None, steps: int) -> lagrange.Multiplier:
