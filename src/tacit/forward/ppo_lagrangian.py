@@ -60,7 +60,7 @@ class Config(ppo.Config):
     multiplier_max: float = 100.0
     """Upper bound of the multiplier."""
     multiplier_ramp: int = 0
-    """Steps over which a "fixed" penalty grows from 0, with the cube of time: an agent that has to learn to balance first
+    """Steps over which a "fixed" penalty grows from 0, with the cube of time: an agent that must learn to balance first
     and is punished too early learns to fall instead."""
     pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
     """Proportional, integral and derivative gain of "pid"."""
