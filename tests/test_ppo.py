@@ -107,7 +107,7 @@ def test_soft_optimal_policy_of_a_random_mdp():
 
     rng = np.random.default_rng(3)
     transitions, rewards = rng.dirichlet(np.ones(4), size=(4, 2)), rng.normal(size=(4, 2))
-    env = probes.Tabular(N, transitions, rewards, start=np.full(4, 0.25), horizon=40)
+    env = probes.Tabular(N, transitions, rewards, start=np.full(4, 0.25), horizon=40)  # Discrete: one-hot for the nets
     beta, gamma = 0.5, 0.8
     config = dataclasses.replace(
         PLAIN, beta=beta, gamma=gamma, lr_final=0.05, total_steps=200 * 256, standardise="none"
@@ -124,6 +124,33 @@ def test_soft_optimal_policy_of_a_random_mdp():
     uniform = mdp.initial @ evaluate_policy(mdp, np.full((4, 2), 0.5), rewards, beta)
     assert best >= reached - 1e-9
     assert best - reached < 0.02 * (best - uniform)
+
+
+def test_gridworld_against_the_exact_solver():
+    """For any policy q the gap in soft value is beta E_q KL(q || pi*): an identity that PPO's policy must obey, too."""
+    from tacit.envs.gridworld import make_spec
+    from tacit.forward.soft_policy_iteration import evaluate_policy, occupancy, plan
+    from tacit.tabular import MDP
+
+    beta, gamma = 0.1, 0.95
+    model = make_spec("paper", slip=0.1).model()
+    mdp = MDP(model.transitions, model.rewards, model.initial, gamma, None, model.terminal)
+    env = collect.make_vec("tacit/Gridworld-v0", 32, layout="paper", slip=0.1, observation="index")
+    config = ppo.Config(
+        total_steps=61_440, beta=beta, gamma=gamma, lr=1e-3, lr_final=0.05, target_kl=None, normalize_reward=False
+    )
+    *_, (state, _) = ppo.learn(env, config, 0)
+
+    policy, cells = ppo.policy_of(state), np.arange(mdp.n_states)
+    log_q = np.stack([policy.log_prob(cells, np.full(len(cells), a)) for a in range(mdp.n_actions)], axis=1)
+    q = np.exp(log_q.astype(float))
+    q /= q.sum(axis=1, keepdims=True)
+    best = plan(mdp, mdp.rewards, beta)
+    gap = mdp.initial @ (best.value - evaluate_policy(mdp, q, mdp.rewards, beta))
+    visits = occupancy(mdp, q).sum(axis=1)
+    kl = (q * (np.log(q) - best.log_policy)).sum(axis=1)
+    assert gap == pytest.approx(beta * visits @ kl, rel=1e-3)
+    assert visits @ kl / visits.sum() < 0.05  # nats; 6.6 for the uniform policy
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -354,6 +381,11 @@ def same(a, b):
 
 CASES = {
     "gaussian": (ppo, probes.Aim, dataclasses.replace(PLAIN, normalize_obs=True, normalize_reward=True)),
+    "robot": (
+        ppo,
+        lambda n: collect.make_vec("tacit/Pendulum-v0", n),
+        dataclasses.replace(PLAIN, normalize_obs=True, normalize_reward=True),
+    ),
     "constrained": (
         ppo_lagrangian,
         probes.fast_lane,
@@ -364,6 +396,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_resume_is_exact(case, tmp_path):
+    if case == "robot":
+        pytest.importorskip("mujoco")
     algorithm, make, config = CASES[case]
     straight = [state for state, _ in zip(algorithm.learn(make(N), config, 7), range(4), strict=False)]
     save_arrays(tmp_path / "two.safetensors", *algorithm.state_to_arrays(straight[1][0]))

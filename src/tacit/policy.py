@@ -56,8 +56,8 @@ class Interface:
 
         if isinstance(observation_space, Discrete) and observation_space.start == 0:
             n_states, obs_size = int(observation_space.n), int(observation_space.n)
-        elif isinstance(observation_space, Box) and len(observation_space.shape) <= 1:
-            n_states, obs_size = 0, math.prod(observation_space.shape)
+        elif isinstance(observation_space, Box) and len(observation_space.shape) == 1:
+            n_states, obs_size = 0, int(observation_space.shape[0])
         else:
             raise UserError(
                 f"observations must be a one-dimensional Box or Discrete from 0, not {observation_space};"
@@ -117,7 +117,8 @@ class Interface:
         """UserError unless the environment described by `other` has the same spaces."""
         for name in _MATCHED:
             ours, theirs = getattr(self, name), getattr(other, name)
-            if ours != theirs and not (name in ("low", "high") and np.allclose(ours, theirs)):
+            close = name in ("low", "high") and len(ours) == len(theirs) and np.allclose(ours, theirs)
+            if ours != theirs and not close:
                 raise UserError(f"{what} was made for {name} = {ours}, the environment has {theirs}")
 
 

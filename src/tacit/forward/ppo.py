@@ -70,7 +70,7 @@ class Config:
     clip: float = 0.2
     """Clip range eps of the probability ratio (not given in the paper)."""
     target_kl: float | None = 0.02
-    """No further epoch once the estimated KL from the old policy passes kl_factor times this; None: never."""
+    """No further epoch once the estimated KL from the old policy passes kl_factor times this; None or inf: never."""
     kl_factor: float = 1.5
     """See target_kl."""
     beta: float = 1e-4
@@ -222,7 +222,7 @@ def _update(
         return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
 
     nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
-    nothing["value_losses"] = jnp.zeros(len(params.critics))
+    nothing["value_losses"] = jnp.zeros(len(params.critics), jnp.float32)
     number, params, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, params, opt_state, nothing))
     finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
     info |= {"epochs": number, "explained_variance": explained, "entropy": entropy, "finite": finite}
