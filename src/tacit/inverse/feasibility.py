@@ -54,11 +54,12 @@ class Diagnosis:
         text = (
             "No policy can satisfy these constraints: whatever the agent does, some feature expectation exceeds the "
             f"expert's plus the budget by at least {self.violation:.3g}. To blame: {', '.join(label)}{more}. "
-            "This is what happens when the dynamics slip and the demonstrations are finite: they never visit some "
-            "states that every policy visits now and then."
+            "This is what happens when the dynamics slip and the demonstrations are finite: by luck they visit some "
+            "states less often than any policy can, or never."
         )
         if self.uniform_slack is not None:
-            text += f" The smallest budget with a solution is {self.uniform_slack:.3g} more on every feature."
+            # A little more than the least: three digits typed in as printed must do.
+            text += f" The smallest budget with a solution is {1.01 * self.uniform_slack:.3g} more on every feature."
         if self.statistical_budget is not None:
             text += (
                 f" A budget that allows for the demonstrations' sampling error is between "
