@@ -7,12 +7,13 @@ For each task and the same episodes, actions included, in environment steps a se
     raw       MuJoCo alone: one C call an episode, nothing in Python. The limit.
     batched   `RobotVectorEnv.step_arrays`: physics, reward, termination, cost, resets, observations.
     gym       `RobotVectorEnv.step`: the same with Gymnasium's dictionary.
-    loop      another backend: one MjData a copy, `mj_step` from Python, state copied out, without rewards.
+    cold      the batched call alone, the solver cold at every step as in `batched`, without rewards.
     warm      another backend: the batched call with the solver's warm start carried on, without rewards.
+    loop      another backend: one MjData a copy, `mj_step` from Python, state copied out, without rewards.
 
 The actions move the robots: the best of 256 random sinusoidal gaits (a linear feedback for the pendulum). Contacts make
 Ant and Walker slower than random actions suggest. Ratios are medians over repeats in which all take turns, so that a
-busy machine slows all of them alike.
+busy machine slows all of them alike; with one thread the clock counts processor time, with more it is the wall's.
 """
 
 import argparse
@@ -97,10 +98,10 @@ def episodes(env: RobotVectorEnv, actions: np.ndarray, seed: int = 0) -> list[Ep
     return found
 
 
-def timed(function: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+def timed(function: Callable[[], object], clock: Callable[[], float]) -> float:
+    begin = clock()
     function()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> dict[str, float]:
@@ -140,8 +141,7 @@ def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> 
     out = np.empty((copies, task.frame_skip, size))
     control = np.empty((copies, task.frame_skip, task.nu))
 
-    def warm() -> None:
-        # MuJoCo gives the acceleration of the last sub-step back only as a difference of velocities.
+    def call(keep: bool) -> None:
         for step, action in enumerate(applied):
             for piece in starting.get(step, ()):
                 state[piece.row], warmstart[piece.row] = piece.state, 0
@@ -153,11 +153,12 @@ def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> 
                 control,
                 skip_checks=True,
                 nstep=task.frame_skip,
-                initial_warmstart=warmstart,
+                initial_warmstart=warmstart if keep else None,
                 state=out,
             )
-            np.subtract(out[:, -1, 1 + task.nq :], out[:, -2, 1 + task.nq :], out=warmstart)
-            np.divide(warmstart, model.opt.timestep, out=warmstart)
+            if keep:  # MuJoCo gives the acceleration of the last sub-step back only as a difference of velocities
+                np.subtract(out[:, -1, 1 + task.nq :], out[:, -2, 1 + task.nq :], out=warmstart)
+                np.divide(warmstart, model.opt.timestep, out=warmstart)
             state[:] = out[:, -1]
 
     many = [mujoco.MjData(model) for _ in range(copies)]
@@ -174,14 +175,16 @@ def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> 
                 mujoco.mj_step(model, data, task.frame_skip)
                 obs[row, : task.nq], obs[row, task.nq :] = qpos, qvel
 
-    ways: dict[str, Callable[[], None]] = {"raw": raw, "batched": batched, "gym": gym, "warm": warm, "loop": loop}
+    ways: dict[str, Callable[[], None]] = {"raw": raw, "batched": batched, "gym": gym}
+    ways |= {"cold": lambda: call(False), "warm": lambda: call(True), "loop": loop}
     if task.kinematics:
         ways = {"batched": batched, "gym": gym}
+    clock = time.process_time if threads == 1 else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
             env.reset(seed=0)
-            times[name].append(timed(way))
+            times[name].append(timed(way, clock))
     total = steps * copies
     result = {name: total / min(seconds) for name, seconds in times.items()}
     if "raw" in ways:
@@ -211,10 +214,10 @@ def main() -> None:
     print(
         f"MuJoCo {mujoco.__version__}, {args.copies} copies, {args.threads} thread(s), thousand steps/s (ratio to raw)"
     )
-    print(f"{'task':<12}{'raw':>8}{'batched':>16}{'gym':>16}{'warm':>16}{'loop':>16}{'episodes':>10}")
+    print(f"{'task':<12}{'raw':>8}{'batched':>16}{'gym':>16}{'cold':>16}{'warm':>16}{'loop':>16}{'episodes':>10}")
     for name, row in rows.items():
         cells = f"{row['raw'] / 1e3:>8.1f}" if "raw" in row else f"{'-':>8}"
-        for way in ("batched", "gym", "warm", "loop"):
+        for way in ("batched", "gym", "cold", "warm", "loop"):
             ratio = f" ({row[f'{way}/raw']:.2f})" if f"{way}/raw" in row else ""
             cells += f"{row[way] / 1e3:.1f}{ratio}".rjust(16) if way in row else f"{'-':>16}"
         print(f"{name:<12}{cells}{row['episodes']:>10.0f}")

@@ -59,7 +59,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         noise: standard deviation of the process noise, as in `RobotEnv`.
         horizon: steps until an episode is cut off; the task's own by default.
         max_episode_steps: what `gymnasium.make_vec` calls a shorter horizon.
-        nthread: threads that step the copies. They pay from about 32 copies on; results do not depend on their number.
+        nthread: threads that step the copies; they pay for many copies of a slow robot and change no number.
         render_mode: None or "rgb_array" (one picture a copy).
 
     `step` is the Gymnasium interface; `step_arrays` is the same without the dictionary, for learners.

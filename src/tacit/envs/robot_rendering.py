@@ -16,6 +16,7 @@ from tacit.errors import UserError
 
 _RED = np.array([0.9, 0.1, 0.1, 0.4], np.float32)
 _REACH = 20.0
+_INSTALL = "install one (Debian/Ubuntu: apt install libegl1 libgl1), or set MUJOCO_GL to egl, osmesa or glfw."
 
 
 def has_display() -> bool:
@@ -38,10 +39,7 @@ def choose_gl_backend() -> None:
     elif any(_loads(name) for name in ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")):
         os.environ["MUJOCO_GL"] = "osmesa"
     else:
-        raise UserError(
-            "rendering without a display needs an offscreen OpenGL library and none was found:"
-            " install one (Debian/Ubuntu: `apt install libegl1`, or `libosmesa6`) or set MUJOCO_GL."
-        )
+        raise UserError(f"rendering without a display needs an offscreen OpenGL library and none was found: {_INSTALL}")
 
 
 def _loads(library: str) -> bool:
@@ -101,7 +99,7 @@ class RobotRenderer:
             self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         except (ImportError, AttributeError, RuntimeError, mujoco.FatalError) as error:
             name = os.environ.get("MUJOCO_GL") or "the window system"
-            raise UserError(f"OpenGL through {name} fails here: set MUJOCO_GL to egl or osmesa. ({error})") from error
+            raise UserError(f"OpenGL through {name} fails here: {_INSTALL} ({error})") from error
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=200)
         # Without a graphics card shadows take three quarters of the time of a picture.
