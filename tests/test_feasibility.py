@@ -184,22 +184,29 @@ def test_the_statistical_budget_is_the_empirical_bernstein_bound() -> None:
     log_term = np.log(2 * 2 / 0.05)
     span = case.features.max(axis=(0, 1)) / (1 - 0.8)
     expected = np.sqrt(2 * sums.var(axis=0, ddof=1) * log_term / 12) + 7 * span * log_term / (3 * 11)
-    np.testing.assert_allclose(feasibility.statistical_budget(mdp, matrix, demos), np.minimum(expected, span))
+    rigorous = feasibility.statistical_budget(mdp, matrix, demos, guarantee=True)
+    np.testing.assert_allclose(rigorous, np.minimum(expected, span))
+    usual = feasibility.statistical_budget(mdp, matrix, demos)
+    variance = sums.var(axis=0, ddof=1) + (sums**2).mean() / 12
+    np.testing.assert_allclose(usual, np.minimum(1.959964 * np.sqrt(variance / 12), span), rtol=1e-6)
     np.testing.assert_allclose(feasibility.statistical_budget(mdp, matrix, demos[:1]), span)
 
 
 def test_the_statistical_budget_covers_the_truth() -> None:
-    """Jointly valid with probability 95 %: of 40 data sets at most a few may miss, and the bound is conservative."""
+    """The bound is jointly valid with probability 95 %; the usual half-widths miss about one feature in twenty."""
     case = make_case(6, features="states", n_terminal=1, dynamics="slip", discount=0.8)
     case = case.changed(initial=np.eye(5)[0])
     policy, mdp = case.random_policy(), case.mdp
     truth, matrix = moments_by_hand(case, policy), feature_matrix(mdp, case.features)
-    misses = 0
+    misses, usual_misses = 0, []
     for salt in range(40):
         demos = simulate(case, policy, 60, 60, salt=salt)
         estimate = solve(mdp, case.features, demonstrations=demos, beta=1.0, budget=10.0).expert_moments
-        misses += bool((np.abs(estimate - truth) > feasibility.statistical_budget(mdp, matrix, demos)).any())
+        error = np.abs(estimate - truth)
+        misses += bool((error > feasibility.statistical_budget(mdp, matrix, demos, guarantee=True)).any())
+        usual_misses.append(error > feasibility.statistical_budget(mdp, matrix, demos))
     assert misses <= 2
+    assert np.mean(usual_misses) <= 0.08
 
 
 def test_the_paper_gridworld_at_budget_zero_is_infeasible_and_explained() -> None:

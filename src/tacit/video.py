@@ -44,7 +44,8 @@ def record(
         )
         # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
         options: dict[str, Any] = {**speed, "macro_block_size": 2} if target.suffix == ".mp4" else speed
-        with imageio.get_writer(draft, **options) as film:
+        writer: Any = imageio.get_writer(draft, **options)
+        with writer as film:
             for _ in range(max_steps):
                 film.append_data(_even(np.asarray(env.render())))
                 frames += 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
+from scipy.stats import norm
 
 from tacit.forward.soft_policy_iteration import PolicyResponse, backup
 from tacit.inverse.trajectories import Trajectories, trajectory_moments
@@ -40,7 +41,7 @@ class Diagnosis:
     to_blame: tuple[int, ...]
     """Indices of the features with the largest share in the proof."""
     statistical_budget: np.ndarray | None = None
-    """(k,) budgets from the demonstrations' own variance (empirical Bernstein), never below what is feasible."""
+    """(k,) budgets from the demonstrations' own variance, raised where needed to have a solution."""
 
     @property
     def violation(self) -> float:
@@ -186,20 +187,29 @@ def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
 
 
 def statistical_budget(
-    mdp: MDP, features: sp.csr_array, demonstrations: Trajectories, delta: float = 0.05
+    mdp: MDP, features: sp.csr_array, demonstrations: Trajectories, delta: float = 0.05, *, guarantee: bool = False
 ) -> np.ndarray:
-    """(k,) empirical-Bernstein half-widths of the expert's moments; jointly valid with probability 1 - delta.
+    """(k,) how far the expert's true moments may be from those of N demonstrations, from their own variance.
 
-    With N independent trajectories, sample variance v and range B of a feature's discounted sum:
-    sqrt(2 v log(2k/delta) / N) + 7 B log(2k/delta) / (3 (N - 1)).
+    By default the half-width of a normal interval for each feature, z sqrt(v/N), where the sample variance v also
+    counts one further trajectory that visits as often as one that visits at all: a feature that was never seen may be
+    rare rather than impossible. With `guarantee` the empirical-Bernstein bound, valid for all features at once with
+    probability 1 - delta: sqrt(2 v log(2k/delta)/N) + 7 B log(2k/delta) / (3 (N-1)) with B the largest possible sum. It
+    is rigorous, and for fewer than thousands of demonstrations so wide that it constrains nothing.
     """
     sums = trajectory_moments(mdp, features, demonstrations)
     number, size = sums.shape
     span = largest_sums(mdp, features)
     if number < 2:
         return span
-    log_term = np.log(2 * size / delta)
-    width = np.sqrt(2 * sums.var(axis=0, ddof=1) * log_term / number) + 7 * span * log_term / (3 * (number - 1))
+    variance = sums.var(axis=0, ddof=1)
+    if guarantee:
+        log_term = np.log(2 * size / delta)
+        width = np.sqrt(2 * variance * log_term / number) + 7 * span * log_term / (3 * (number - 1))
+    else:
+        seen = sums[sums != 0.0]
+        typical = float((seen**2).mean()) if len(seen) else 1.0
+        width = norm.ppf(1 - delta / 2) * np.sqrt((variance + typical / number) / number)
     return np.minimum(width, span)
 
 

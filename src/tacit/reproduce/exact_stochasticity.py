@@ -19,7 +19,7 @@ METHODS = {
     "paper": "moments, budget 0, the paper's dual: weights from 1, 20 fixed steps of 5e-4",
     "gradient": "moments, budget 0, 300 fixed gradient steps of 0.5 from 1",
     "moments": "moments solved exactly; where budget 0 has no solution, the smallest uniform budget that has one",
-    "statistical": "moments solved exactly with budgets from the demonstrations' variance (empirical Bernstein)",
+    "statistical": "moments solved exactly with budgets from the demonstrations' variance (normal 95 % half-widths)",
     "plugin": "moments of the estimated expert policy under the known dynamics, budget 0",
     "likelihood": "causally conditioned likelihood, L1 weight 1e-4",
 }
