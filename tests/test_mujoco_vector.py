@@ -6,7 +6,7 @@ import pytest
 
 import tacit.envs  # noqa: F401 (registers the environments)
 from robot_helpers import wave
-from tacit.envs.mujoco_vector import RobotVectorEnv
+from tacit.envs.mujoco_vector import RobotVectorEnv, _pack_rng, _unpack_rng
 from tacit.envs.robots import TASKS, RobotEnv
 
 ALL = list(TASKS)
@@ -131,6 +131,17 @@ def test_restoring_continues_bit_by_bit(name):
         for a, b in zip(one, other.step_arrays(wave(env.task, 4, step)), strict=True):
             np.testing.assert_array_equal(a, b)
     other.close()
+
+
+def test_a_generator_survives_being_packed():
+    rng = np.random.default_rng(4)
+    rng.integers(10, dtype=np.int32)  # leaves half of a 64-bit word over
+    assert rng.bit_generator.state["has_uint32"]
+    again = _unpack_rng(_pack_rng(rng))
+    assert again.bit_generator.state == rng.bit_generator.state
+    np.testing.assert_array_equal(
+        again.integers(1000, size=9, dtype=np.int32), rng.integers(1000, size=9, dtype=np.int32)
+    )
 
 
 def test_seeds_and_partial_resets():
