@@ -102,6 +102,10 @@ def prepare(
     """
     from tacit import demos as demonstrations
 
+    included = demonstrations.shipped(env)
+    if demos is None and included is not None:
+        print(f"no --demos given: the demonstrations that come with Tacit, {included.name}", file=sys.stderr)
+        demos = str(included)
     if demos is None:
         env_kwargs = resolve_env(env, given)
         return env_kwargs, make_demonstrations(env, env_kwargs, seed), None

@@ -10,7 +10,7 @@ from tacit.demos.check import problems, validate
 from tacit.demos.collect import collect, expert_demonstrations, expert_policy, sample_demonstrations
 from tacit.demos.convert import convert, from_csv, from_npz, to_csv
 from tacit.demos.data import Demonstrations, Trajectory, make_card
-from tacit.demos.files import load, save
+from tacit.demos.files import load, save, shipped
 
 __all__ = [
     "Demonstrations",
@@ -26,6 +26,7 @@ __all__ = [
     "problems",
     "sample_demonstrations",
     "save",
+    "shipped",
     "to_csv",
     "validate",
 ]

@@ -163,3 +163,10 @@ def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zi
             raise UserError(f"{path}: {info.filename} does not hold the {shape} array that it announces; get it again")
         data = file.read(size)
     return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def shipped(env_id: str) -> Path | None:
+    """The demonstrations that come with the package for an environment, if there are any."""
+    name = env_id.rpartition("/")[2].rpartition("-v")[0].lower()
+    file = Path(__file__).parent / "data" / f"{name}.npz"
+    return file if file.is_file() else None

@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.errors import RunFailed, UserError
 from tacit.forward import ppo_lagrangian
+from tacit.run import versions
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -176,9 +177,16 @@ def demonstrate(
         "source": "expert trained with the true cost (PPO-Lagrangian family), stochastic policy",
         "note": f"the first {n} of {len(good)} episodes without violation and of full length, of {len(drawn)} drawn",
         "expert": {"seed": seed, "run": run.name, "steps": run.config["config"]["total_steps"]},
+        "command": run.read("provenance.json").get("command"),
+        "versions": {**chosen.card.get("versions", {}), **versions(("mujoco", "jax"))},
         **distance_kept(env, chosen),
     }
-    return replace(chosen, card={**chosen.card, **card})
+    return replace(
+        chosen,
+        observations=chosen.observations.astype(np.float32),
+        actions=chosen.actions.astype(np.float32) if chosen.actions.dtype.kind == "f" else chosen.actions,
+        card={**chosen.card, **card},
+    )
 
 
 def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
