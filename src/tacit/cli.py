@@ -90,7 +90,8 @@ def _dispatch(args: list[str]) -> int:
 
 
 def usage() -> str:
-    lines = [f"  {verb:<8} {text}" for verb, text in VERBS.items()]
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
     return "\n".join(
         [
             "usage: tacit COMMAND ...",

@@ -26,6 +26,8 @@ NUMBERS = {
     "dual_value": "dual value (upper bound)",
     "primal_value": "primal value (reached)",
 }
+LIKELIHOOD = {"kkt": "stationarity", "dual_value": "objective", "primal_value": "reward and entropy reached"}
+"""Other words for an objective that is not convex: its value bounds nothing."""
 TOLERANCE = 1e-7
 """Relative difference of two numbers, and loss of the saved policy, that rounding can explain."""
 
@@ -62,8 +64,8 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
         )
     else:
         table = new_table("", "stored", "recomputed")
-        for key, label in NUMBERS.items():
-            if found["status"] != "infeasible" or math.isfinite(found[key]):
+        for key, label in (NUMBERS | (LIKELIHOOD if found["objective"] == "likelihood" else {})).items():
+            if math.isfinite(found[key]):  # the others do not exist for this objective, or without a solution
                 table.add_row(label, number(stored.get(key)), number(found[key]))
         print_table(table)
         print(found["statement"])
