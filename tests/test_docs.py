@@ -1,0 +1,259 @@
+"""The documentation is true: its Python blocks, its commands, its examples and its links work.
+
+Fenced blocks of README.md and docs/*.md by language:
+
+python          run, all blocks of a page in one namespace and one temporary folder
+python slow     the same, but only with the long tests (a page with such a block is run as a whole there)
+shell           `tacit ...` lines are run through the command line (README and start.md, in the order of the page,
+                together with the Python blocks); a comment `# exit status N` says what to expect; RUN is the newest run
+                with a model; `make` and `pip` lines are checked for names that exist
+text, or none   not run: output, maps, tables, formulas
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import tomllib
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_COMMANDS = [ROOT / "README.md", ROOT / "docs" / "start.md"]
+OTHER_PAGES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LANGUAGES = {"python", "python slow", "shell", "text", "csv", "toml", "json", ""}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    """of the first line of text, counted from 1"""
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found, start, language, lines = [], None, "", []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            if start is None:
+                start, language, lines = number + 1, line[3:].strip(), []
+            else:
+                assert line.rstrip() == "```", f"{page.name}:{number}: a block inside a block"
+                found.append(Block(page, start, language, "\n".join(lines) + "\n"))
+                start = None
+        elif start is not None:
+            lines.append(line)
+    assert start is None, f"{page.name}: the block at line {start} does not end"
+    return found
+
+
+def name_of(page: Path) -> str:
+    return page.name
+
+
+def run_python(block: Block, namespace: dict[str, Any]) -> None:
+    # Empty lines in front, so that a traceback names the line of the page.
+    code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
+    exec(code, namespace)
+
+
+def is_slow(page: Path) -> bool:
+    return any(block.language == "python slow" for block in blocks(page))
+
+
+def as_parameters(pages: list[Path]) -> list[Any]:
+    return [pytest.param(p, id=name_of(p), marks=[pytest.mark.slow] if is_slow(p) else []) for p in pages]
+
+
+# Blocks --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    unknown = [f"line {b.line}: {b.language!r}" for b in blocks(page) if b.language not in LANGUAGES]
+    assert not unknown, f"{page.name}: {unknown}; nothing would run them"
+    looks_like_code = re.compile(r"^(import |from \w+ import |tacit |pip |make )", re.MULTILINE)
+    hidden = [b.line for b in blocks(page) if b.language in ("", "text") and looks_like_code.search(b.text)]
+    assert not hidden, f"{page.name}: the blocks at lines {hidden} look like code and are not run"
+    if page not in WITH_COMMANDS:
+        shell = [b.line for b in blocks(page) if b.language == "shell" and "tacit " in b.text]
+        assert not shell, f"{page.name}: commands at lines {shell} are run only in {list(map(name_of, WITH_COMMANDS))}"
+
+
+@pytest.mark.parametrize("page", as_parameters([page for page in PAGES if page not in WITH_COMMANDS]))
+def test_python_blocks(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language.startswith("python"):
+            run_python(block, namespace)
+
+
+@pytest.mark.parametrize("page", as_parameters(WITH_COMMANDS))
+def test_python_blocks_and_commands(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    commands = 0
+    for block in blocks(page):
+        if block.language.startswith("python"):
+            run_python(block, namespace)
+        elif block.language == "shell":
+            for offset, line in enumerate(block.text.splitlines()):
+                where = f"{page.name}:{block.line + offset}: {line}"
+                commands += run_shell_line(line, where, capsys)
+    assert commands > 0
+    if page.name == "README.md":
+        check_shown_output(page, capsys)
+
+
+def run_shell_line(line: str, where: str, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Run it if it is a command of ours, and check it if it is not; whether it was run."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return False
+    program, *args = words
+    if program == "make":
+        assert set(args) <= make_targets(), where
+        return False
+    if program == "pip":
+        assert args[0] == "install", where
+        wanted = {extra for extras in re.findall(r"\[(.*?)\]", line.partition("#")[0]) for extra in extras.split(",")}
+        assert wanted <= extras_of_the_package(), where
+        return False
+    assert program == "tacit", f"{where}: what is this?"
+    expected = re.search(r"# exit status (\d+)", line)
+    args = [word for arg in args for word in expand(arg)]
+    status = main(args)
+    errors = capsys.readouterr().err if status else ""
+    assert status == (int(expected[1]) if expected else 0), f"{where}\nexit status {status}\n{errors}"
+    return True
+
+
+def expand(word: str) -> list[str]:
+    """What a shell makes of a word, and RUN, which stands for a run that the reader has made."""
+    if word == "RUN":
+        return [str(max(Path("runs").glob("*/model/policy.safetensors"), key=lambda f: f.stat().st_mtime).parents[1])]
+    return sorted(glob(word)) if "*" in word else [word]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def extras_of_the_package() -> set[str]:
+    return set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+
+
+def check_shown_output(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output that the README shows is what its `tacit demo` has printed, number by number."""
+    printed = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    (shown,) = [block for block in blocks(page) if block.language == "text"]
+    lines = [" ".join(line.split()) for line in shown.text.splitlines() if line.strip()]
+    assert len(lines) > 5
+    wrong = [line for line in lines if line not in printed and not set(line) <= {"─"}]
+    assert not wrong, f"README.md shows lines that `tacit demo` does not print: {wrong}"
+
+
+# Examples ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=name_of)
+def test_example(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    said = capsys.readouterr().out
+    assert said.strip(), "an example shows something"
+    for file in re.findall(r"^(\S+\.png)$", said, re.MULTILINE):
+        assert (tmp_path / file).read_bytes().startswith(b"\x89PNG")
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 3
+
+
+def test_the_example_of_the_readme_is_the_script() -> None:
+    """The README's first lines of the model are those of examples/own_mdp.py: one story, told the same."""
+
+    def essence(text: str) -> list[str]:
+        lines = (re.sub(r"\s*#.*", "", line).strip() for line in text.splitlines())
+        return [line for line in lines if re.match(r"(home|P|mdp|demos|solution)\b.*=", line)]
+
+    (block,) = [b for b in blocks(ROOT / "README.md") if b.language == "python"]
+    assert len(essence(block.text)) >= 8
+    assert essence(block.text) == essence((ROOT / "examples" / "own_mdp.py").read_text())
+
+
+# Links ---------------------------------------------------------------------------------------------------------------
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them from headings."""
+    found: set[str] = set()
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        found.add(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page if not path else (page.parent / path).resolve()
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken, f"{page.name}: {broken}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= listed
+
+
+# The checks can fail -------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n```python\nx = 1\n```\ntext\n```\nmap\n```\n\n```shell\ntacit demo\n```\n")
+    found = blocks(page)
+    assert [(b.line, b.language) for b in found] == [(4, "python"), (8, ""), (12, "shell")]
+    namespace: dict[str, Any] = {}
+    run_python(found[0], namespace)
+    assert namespace["x"] == 1
+    page.write_text("```python\nraise KeyError('here')\n")
+    with pytest.raises(AssertionError, match="does not end"):
+        blocks(page)
+
+
+def test_a_wrong_command_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssertionError, match="exit status 2"):
+        run_shell_line("tacit lern", "here", capsys)
+    with pytest.raises(AssertionError):
+        run_shell_line("make coffee", "here", capsys)
+    with pytest.raises(AssertionError):
+        run_shell_line("pip install '.[moonshine]'", "here", capsys)
+    assert run_shell_line("tacit lern   # exit status 2", "here", capsys)
