@@ -24,6 +24,7 @@ STEP_TO_BOUNDARY = 0.99
 ARMIJO = 1e-4
 TAU_RATIO, TAU_POWER = 0.2, 1.5
 CONTINUATION = 0.25
+STAGE = 60  # iterations at each beta above the last
 PATIENCE = 4  # Newton's method needs no more once values no longer change
 
 
@@ -130,11 +131,12 @@ def minimise(objective: Objective, size: int, schedule: Schedule, give_up: Calla
     done = 0
     for beta in betas:
         last = beta == betas[-1]
-        # Earlier stages only lead the way: their barrier need not be finer than their entropy.
+        # Earlier stages only lead the way: their barrier need not be finer than their entropy, nor their end reached.
         target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
+        until = schedule.max_iterations if last else min(schedule.max_iterations, done + STAGE)
         point = objective.at(weights, beta, point)
         idle = 0  # steps in a row that changed the objective by no more than rounding
-        while done < schedule.max_iterations:
+        while done < until:
             yield Progress(point, beta, tau, "barrier")
             done += 1
             if give_up(point):
