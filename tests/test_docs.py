@@ -16,14 +16,18 @@ import re
 import runpy
 import shlex
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tacit.cli import main
+from tacit.cli import VERBS, main
+from tacit.inverse.certificate import Certificate
+from tacit.inverse.feasibility import Diagnosis
+from tacit.inverse.mce_exact import Options
+from tacit.tabular import Solution
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -105,7 +109,7 @@ def test_python_blocks_and_commands(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "80")
     namespace: dict[str, Any] = {"__name__": "__main__"}
     commands = 0
     for block in blocks(page):
@@ -231,6 +235,26 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= listed
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_reference_names_everything() -> None:
+    text = (ROOT / "docs" / "exact-method.md").read_text(encoding="utf-8")
+    parts = (Options, Solution, Certificate, Diagnosis)
+    missing = [f"{part.__name__}.{f.name}" for part in parts for f in fields(part) if not names(text, f.name)]
+    # What only repeats what was asked for.
+    assert set(missing) <= {"Certificate.objective", "Certificate.beta"}
+
+
+def names(text: str, word: str) -> bool:
+    return re.search(rf"`[^`\n]*\b{word}\b[^`\n]*`", text) is not None
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_is_mentioned(verb: str) -> None:
+    assert names((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), verb)
 
 
 # The checks can fail -------------------------------------------------------------------------------------------------
