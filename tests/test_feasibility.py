@@ -20,9 +20,6 @@ EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
 def some_limit(case: Case, kind: str) -> np.ndarray:
     """Limits of which about half are impossible."""
     if kind == "demonstrations":
-        start = np.where(case.terminal, 0.0, case.initial)
-        if start.sum() == 0:
-            return np.zeros(case.n_features)
         demos = simulate(case, case.random_policy(sharpness=3.0), 4, 30)
         sums = np.zeros(case.n_features)
         for states, actions in demos:

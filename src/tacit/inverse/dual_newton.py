@@ -237,6 +237,8 @@ def _active_set(
         free = (candidate.weights > 0) | (candidate.gradient < 0)
         frozen = np.where(free, 0.0, np.inf)
         direction = candidate.newton_solve(frozen, np.where(free, -candidate.gradient, 0.0))
+        if not np.isfinite(direction).all():
+            break
         # Where the Hessian is all but singular (multipliers that ought to be infinite) the step is not to be believed.
         longest = float(np.abs(direction).max(initial=0.0))
         allowed = float(candidate.weights.max(initial=0.0)) + 1.0

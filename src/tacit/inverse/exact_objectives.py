@@ -123,10 +123,13 @@ class DualPoint:
         out = np.zeros_like(rhs)
         if self.problem.geometry.dense:
             out[free] = _solve_dense(self.hessian[np.ix_(free, free)], diagonal[free], rhs[free])
-        elif self.problem.geometry.one_hot_states:
-            out = np.where(free, self._solve_one_hot(np.where(free, diagonal, np.inf), np.where(free, rhs, 0.0)), 0.0)
-        else:
-            out[free] = self._solve_matrix_free(free, diagonal, rhs)
+            return out
+        if self.problem.geometry.one_hot_states:
+            try:
+                return np.where(free, self._solve_one_hot(diagonal, np.where(free, rhs, 0.0)), 0.0)
+            except RuntimeError:  # exactly singular: states without anything to decide
+                pass
+        out[free] = self._solve_matrix_free(free, diagonal, rhs)
         return out
 
     def _solve_one_hot(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -152,14 +155,16 @@ class DualPoint:
 
     def _solve_matrix_free(self, free: np.ndarray, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         index = np.flatnonzero(free)
+        squares = self.problem.geometry.transposed.power(2) @ sum_over_time(self._attention).ravel()
+        scale = diagonal[index] + squares[index] / self.beta
+        scale += 1e-12 * (float(scale.max(initial=0.0)) or 1.0)
 
         def times(vector: np.ndarray) -> np.ndarray:
             full = np.zeros(len(free))
             full[index] = vector
-            return self.hessian_times(full)[index] + diagonal[index] * vector
+            # The ridge keeps directions without any curvature from dividing by zero.
+            return self.hessian_times(full)[index] + (diagonal[index] + 1e-12 * scale) * vector
 
-        squares = self.problem.geometry.transposed.power(2) @ sum_over_time(self._attention).ravel()
-        scale = diagonal[index] + squares[index] / self.beta + 1e-12
         preconditioner = LinearOperator((len(index),) * 2, matvec=lambda v: v / scale, dtype=np.float64)
         operator = LinearOperator((len(index),) * 2, matvec=times, dtype=np.float64)
         answer, _ = cg(operator, rhs[index], rtol=1e-6, maxiter=400, M=preconditioner)

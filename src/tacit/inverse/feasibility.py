@@ -139,10 +139,10 @@ def decide(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | N
         return None
     # In units of each feature's size: the answer must not depend on what the user measures them in.
     sizes = feature_sizes(features)
-    slack, ray = smallest_uniform_slack(mdp, features @ sp.diags_array(1.0 / sizes), limit / sizes)
-    if slack <= TOLERANCE:
+    slack, ray = smallest_uniform_slack(mdp, features, limit, sizes)
+    if not slack > TOLERANCE:
         return None
-    return farkas_proof(mdp, features, limit, ray / sizes, uniform_slack=slack if (sizes == 1.0).all() else None)
+    return farkas_proof(mdp, features, limit, ray, uniform_slack=slack if (sizes == 1.0).all() else None)
 
 
 def feature_sizes(features: sp.csr_array) -> np.ndarray:
@@ -155,22 +155,32 @@ def _variables(mdp: MDP) -> int:
     return mdp.n_states * mdp.n_actions * (mdp.horizon or 1)
 
 
-def smallest_uniform_slack(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> tuple[float, np.ndarray]:
-    """min t s.t. some occupancy has mu <= limit + t (t may be negative: room to spare), and its multipliers (k,)."""
+def smallest_uniform_slack(
+    mdp: MDP, features: sp.csr_array, limit: np.ndarray, units: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """min t s.t. some occupancy has mu <= limit + t units (t < 0: room to spare), and its multipliers (k,).
+
+    units: (k,), one for every feature unless given. NaN when the linear program could not be solved.
+    """
+    units = np.ones(len(limit)) if units is None else units
     flow, source = flow_constraints(mdp)
     copies = 1 if mdp.horizon is None else mdp.horizon
-    stacked = sp.hstack([features.T] * copies) if copies > 1 else features.T
-    inequality = sp.hstack([stacked, sp.csr_array(-np.ones((features.shape[1], 1)))], format="csr")
+    scale = 1.0 / feature_sizes(features)  # rows of size one, for the solver's absolute tolerances
+    rows = sp.diags_array(scale) @ features.T
+    inequality = sp.hstack([rows] * copies + [sp.csr_array(-(scale * units)[:, None])], format="csr")
     equality = sp.hstack([flow, sp.csr_array((flow.shape[0], 1))], format="csr")
     objective = np.zeros(inequality.shape[1])
     objective[-1] = 1.0
     bounds = np.zeros((len(objective), 2))
     bounds[:, 1] = np.inf
     bounds[-1, 0] = -np.inf
-    result = linprog(objective, A_ub=inequality, b_ub=limit, A_eq=equality, b_eq=source, bounds=bounds, method="highs")
-    if result.status != 0:
-        raise RuntimeError(f"the feasibility program failed: {result.message}")
-    return float(result.x[-1]), np.maximum(-result.ineqlin.marginals, 0.0)
+    for method in ("highs", "highs-ipm"):
+        answer = linprog(
+            objective, A_ub=inequality, b_ub=scale * limit, A_eq=equality, b_eq=source, bounds=bounds, method=method
+        )
+        if answer.status == 0:
+            return float(answer.x[-1]), np.maximum(-answer.ineqlin.marginals, 0.0) * scale
+    return np.nan, np.zeros(len(limit))
 
 
 def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
@@ -230,13 +240,15 @@ def with_advice(
     demonstrations: Trajectories | None,
 ) -> Diagnosis:
     """Add budgets that would do: the statistical one, raised uniformly if even that has no solution."""
+    solvable = _variables(mdp) <= LARGE
     uniform = diagnosis.uniform_slack
-    if uniform is None and _variables(mdp) <= LARGE:
-        uniform = smallest_uniform_slack(mdp, features, expert_moments + budget)[0]
+    if uniform is None and solvable:
+        least = smallest_uniform_slack(mdp, features, expert_moments + budget)[0]
+        uniform = least if np.isfinite(least) else None
     proposal = None
     if demonstrations is not None:
         proposal = statistical_budget(mdp, features, demonstrations)
-        if _variables(mdp) <= LARGE:
+        if solvable:
             missing = smallest_uniform_slack(mdp, features, expert_moments + proposal)[0]
-            proposal = proposal + max(0.0, missing) * 1.01
+            proposal = proposal + np.nan_to_num(max(0.0, missing)) * 1.01
     return replace(diagnosis, uniform_slack=uniform, statistical_budget=proposal)

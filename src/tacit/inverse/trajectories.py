@@ -81,13 +81,21 @@ def discounted_counts(mdp: MDP, demonstrations: Trajectories) -> np.ndarray:
 
 
 def estimated_policy(mdp: MDP, demonstrations: Trajectories, beta: float, pseudo_count: float) -> np.ndarray:
-    """The expert's policy by counting, smoothed by `pseudo_count` visits of the unconstrained soft-optimal policy."""
-    counts = np.zeros((mdp.n_states, mdp.n_actions))
+    """The expert's policy by counting, smoothed by `pseudo_count` visits of the unconstrained soft-optimal policy.
+
+    With a horizon, the counts of each time step are smoothed in turn by the estimate from all steps together.
+    """
+    counts = np.zeros((mdp.horizon or 1, mdp.n_states, mdp.n_actions))
     for states, actions in demonstrations:
-        np.add.at(counts, (states[: len(actions)], actions), 1.0)
-    prior = plan(mdp, mdp.rewards, beta).policy
-    smoothed = counts + pseudo_count * prior
-    return smoothed / smoothed.sum(axis=-1, keepdims=True)
+        steps = np.arange(len(actions)) if mdp.horizon is not None else 0
+        np.add.at(counts, (steps, states[: len(actions)], actions), 1.0)
+
+    def mixed(counted: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        smoothed = counted + pseudo_count * prior
+        return smoothed / smoothed.sum(axis=-1, keepdims=True)
+
+    pooled = mixed(counts.sum(axis=0), plan(mdp, mdp.rewards, beta).policy)
+    return pooled if mdp.horizon is None else mixed(counts, pooled)
 
 
 def trajectory_moments(mdp: MDP, features: sp.csr_array, demonstrations: Trajectories) -> np.ndarray:
