@@ -48,19 +48,22 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
         raise ValueError("an infeasible problem has no solution whose identifiability could be asked for")
     if size > LARGEST:
         raise ValueError(f"identifiability needs the eigenvectors of a {size} x {size} matrix; the limit is {LARGEST}")
-    hessian = _hessian(mdp, solution)
+    hessian, size_of_features = _hessian(mdp, solution)
     values, vectors = np.linalg.eigh(hessian)
-    scale = max(float(values[-1]), 1e-300)
-    null = values <= NULL * scale
+    # Where there is nothing to decide all eigenvalues are rounding: none is large beside the features themselves.
+    null = values <= max(NULL * float(values[-1]), 1e-14 * size_of_features)
     hidden = null if n_demonstrations is None else (n_demonstrations * values / solution.beta < 1.0) | null
     unknown = np.clip((vectors[:, hidden] ** 2).sum(axis=1), 0.0, 1.0)
     return Identifiability(np.maximum(values, 0.0), vectors[:, null], unknown, n_demonstrations)
 
 
-def _hessian(mdp: MDP, solution: Solution) -> np.ndarray:
-    from tacit.inverse.exact_objectives import Geometry, MomentsDual
+def _hessian(mdp: MDP, solution: Solution) -> tuple[np.ndarray, float]:
+    """(k, k), and max_i (1/beta) sum rho phi_i^2: what it would be if no feature depended on what came before."""
+    from tacit.inverse.exact_objectives import Geometry, MomentsDual, sum_over_time
 
-    point: Any = MomentsDual(Geometry(mdp, solution.features), solution.expert_moments + solution.budget).at(
+    geometry = Geometry(mdp, solution.features)
+    point: Any = MomentsDual(geometry, solution.expert_moments + solution.budget).at(
         solution.weights, solution.beta, None
     )
-    return point.hessian
+    squares = geometry.transposed.power(2) @ sum_over_time(point.occupancy).ravel()
+    return point.hessian, float(squares.max(initial=0.0)) / solution.beta

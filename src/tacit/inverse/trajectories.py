@@ -87,7 +87,7 @@ def estimated_policy(mdp: MDP, demonstrations: Trajectories, beta: float, pseudo
     """
     counts = np.zeros((mdp.horizon or 1, mdp.n_states, mdp.n_actions))
     for states, actions in demonstrations:
-        steps = np.arange(len(actions)) if mdp.horizon is not None else 0
+        steps = np.arange(len(actions)) if mdp.horizon is not None else np.zeros(len(actions), dtype=int)
         np.add.at(counts, (steps, states[: len(actions)], actions), 1.0)
 
     def mixed(counted: np.ndarray, prior: np.ndarray) -> np.ndarray:
