@@ -29,6 +29,10 @@ lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+results: $(VENV)/.dev  ## measure the results that are committed under results/ again (minutes)
+	$(BIN)/tacit reproduce exact-stochasticity
+	$(BIN)/python -m benchmarks exact --out results/bench-exact.json
+
 bench: $(VENV)/.dev  ## speed and scale, printed as ratios
 	$(BIN)/python -m benchmarks
 
