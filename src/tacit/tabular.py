@@ -24,19 +24,29 @@ if TYPE_CHECKING:
     from tacit.inverse.feasibility import Diagnosis
 
 ROW_SUM_TOLERANCE = 1e-8
+LARGEST_POLICY = 10**9  # entries of a time-dependent policy: 8 GB
 
 
 def _finite_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value)
+        if value is None or array.dtype.kind == "c":
+            raise TypeError(f"it is {'None' if value is None else 'complex'}")
+        array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of numbers: {error}") from None
+        raise TypeError(f"{name} must be an array of real numbers: {error}") from None
     if shape is not None and array.shape != shape:
         raise UserError(f"{name} has shape {array.shape}, expected {shape}")
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise UserError(f"{name}{list(where)} is {array[where]}: every entry must be a finite number")
+        raise UserError(f"{name}{list(where) or ''} is {array[where]}: every entry must be a finite number")
     return array
+
+
+def _real_sparse(name: str, value: Any) -> sp.csr_array:
+    if np.iscomplexobj(value):
+        raise TypeError(f"{name} must be an array of real numbers: it is complex")
+    return sp.csr_array(value).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +81,10 @@ class MDP:
         set_(self, "terminal", terminal)
         set_(self, "initial", initial)
         set_(self, "transitions", self._checked_transitions(n_states, n_actions, terminal))
-        if (initial < 0).any() or abs(initial.sum() - 1) > ROW_SUM_TOLERANCE:
-            raise UserError(
-                f"initial must be a distribution over states: entries >= 0 that sum to 1, not {initial.sum():.6g}"
-            )
+        if (initial < 0).any():
+            raise UserError(f"initial[{initial.argmin()}] is {initial.min():.6g}: a probability cannot be negative")
+        if abs(initial.sum() - 1) > ROW_SUM_TOLERANCE:
+            raise UserError(f"initial must be a distribution over states: it sums to {initial.sum():.10g}, not 1")
         if terminal.all():
             raise UserError("every state is terminal: there is nothing to decide")
         self._check_time()
@@ -100,21 +110,22 @@ class MDP:
                     f"sparse transitions have shape {given.shape}, expected ({rows}, {n_states}): "
                     "one row for each state-action pair, row s * n_actions + a"
                 )
-            matrix = sp.csr_array(given).astype(np.float64)
+            matrix = _real_sparse("transitions", given)
         else:
             dense = _finite_array("transitions", given, (n_states, n_actions, n_states))
             matrix = sp.csr_array(dense.reshape(rows, n_states))
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        if not np.isfinite(matrix.data).all():
-            raise UserError("transitions contain NaN or infinity")
 
         def where(row: int) -> str:
             return f"state {row // n_actions}, action {row % n_actions}"
 
-        if (matrix.data < 0).any():
-            row = int(np.repeat(np.arange(rows), np.diff(matrix.indptr))[np.argmin(matrix.data)])
-            raise UserError(f"transitions from {where(row)} have a negative probability, {matrix.data.min():.6g}")
+        bad = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
+        if bad.any():
+            row = int(np.repeat(np.arange(rows), np.diff(matrix.indptr))[np.argmax(bad)])
+            worst = matrix.data[np.argmax(bad)]
+            what = f"a negative probability, {worst:.6g}" if worst < 0 else f"{worst} as a probability"
+            raise UserError(f"transitions from {where(row)} have {what}")
         sums = np.asarray(matrix.sum(axis=1)).ravel()
         wrong = (np.abs(sums - 1) > ROW_SUM_TOLERANCE) & ~np.repeat(terminal, n_actions)
         if wrong.any():
@@ -131,7 +142,12 @@ class MDP:
                 raise TypeError(f"horizon must be a whole number of steps or None, not {self.horizon!r}")
             if self.horizon < 1:
                 raise UserError(f"horizon must be at least 1, not {self.horizon}")
-        if not isinstance(self.discount, (int, float, np.floating)) or isinstance(self.discount, bool):
+            if self.horizon * self.rewards.size > LARGEST_POLICY:
+                raise UserError(
+                    f"a policy over {self.horizon} steps has {self.horizon * self.rewards.size:.2g} entries, which is "
+                    "too many; shorten the horizon, or leave it out for the discounted infinite one"
+                )
+        if not isinstance(self.discount, (int, float, np.integer, np.floating)) or isinstance(self.discount, bool):
             raise TypeError(f"discount must be a number, not {self.discount!r}")
         if self.horizon is None and not 0 < self.discount < 1:
             raise UserError(f"discount must be in (0, 1) without a horizon, not {self.discount}")
@@ -205,7 +221,7 @@ def feature_matrix(mdp: MDP, features: Any) -> sp.csr_array:
             return sp.csr_array(sp.eye_array(n_states * n_actions))
         raise UserError(f'features must be "state", "state-action" or an array, not {features!r}')
     if sp.issparse(features):
-        matrix = sp.csr_array(features).astype(np.float64)
+        matrix = _real_sparse("features", features)
         if matrix.shape[0] != n_states * n_actions:
             raise UserError(
                 f"sparse features have {matrix.shape[0]} rows, expected {n_states * n_actions} (states*actions)"
@@ -218,8 +234,13 @@ def feature_matrix(mdp: MDP, features: Any) -> sp.csr_array:
                 'for features of the state alone repeat them over actions, or use "state" for one-hot'
             )
         matrix = sp.csr_array(dense.reshape(n_states * n_actions, -1))
-    if not np.isfinite(matrix.data).all():
-        raise UserError("features contain NaN or infinity")
+    bad = ~np.isfinite(matrix.data)
+    if bad.any():
+        row = int(np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))[np.argmax(bad)])
+        raise UserError(
+            f"features of state {row // n_actions}, action {row % n_actions} contain {matrix.data[np.argmax(bad)]}: "
+            "every entry must be a finite number"
+        )
     if matrix.shape[1] == 0:
         raise UserError("features have no columns: there is nothing to match")
     return matrix

@@ -60,11 +60,15 @@ class Geometry:
         sizes = sp.csr_array(abs(self.features).multiply(self.visitable[:, None])).max(axis=0).toarray().ravel()
         return np.exp2(np.ceil(np.log2(np.where(self.irrelevant, 1.0, sizes))))
 
-    def reward_unit(self, beta: float) -> float:
-        """The size of what is at stake, a power of two: differences of rewards, or the entropy if that is more."""
+    @cached_property
+    def reward_range(self) -> float:
+        """What is at stake: how much rewards differ where policies can go, or a part of them if they do not."""
         rewards = self.mdp.rewards.ravel()[self.visitable]
-        at_stake = max(float(np.ptp(rewards)), 1e-3 * float(np.abs(rewards).max())) if len(rewards) else 0.0
-        return float(np.exp2(np.ceil(np.log2(max(at_stake, beta)))))
+        return max(float(np.ptp(rewards)), 1e-3 * float(np.abs(rewards).max())) if len(rewards) else 0.0
+
+    def reward_unit(self, beta: float) -> float:
+        """The range of rewards, or the entropy if that is more, rounded to a power of two."""
+        return float(np.exp2(np.ceil(np.log2(max(self.reward_range, beta)))))
 
 
 class DualPoint:

@@ -32,6 +32,7 @@ from tacit.tabular import MDP, Solution, _finite_array, feature_matrix
 
 OBJECTIVES = ("moments", "likelihood", "plugin")
 METHODS = ("newton", "gradient")
+OUT_OF_PROPORTION = 1e-12
 SMALLEST_MOMENT = 1e-6  # of a feature of size one: limits below this are as good as zero
 Steps = Iterator[dual_newton.Progress]
 
@@ -52,6 +53,15 @@ class Options:
     """L1 term of objective="likelihood", in units of discounted occupancy like the budget."""
     pseudo_count: float = 0.1
     """objective="plugin": visits of the unconstrained policy that are mixed into each state's action counts."""
+
+    def __post_init__(self) -> None:
+        for name in ("tolerance", "step_size", "pseudo_count"):
+            _positive(name, getattr(self, name))
+        _positive("l1", self.l1, or_zero=True)
+        if self.max_iterations is not None:
+            if isinstance(self.max_iterations, bool) or not isinstance(self.max_iterations, (int, np.integer)):
+                raise TypeError(f"max_iterations must be a whole number, not {self.max_iterations!r}")
+            _positive("max_iterations", self.max_iterations)
 
 
 def learn(
@@ -74,14 +84,13 @@ def learn(
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}; not {method!r}")
     beta = _positive("beta", beta)
-    try:
-        settings = Options(**options)
-    except TypeError as error:
-        raise TypeError(
-            f"solve: {str(error).split('__init__() ')[-1]}; options are {', '.join(Options.__annotations__)}"
-        ) from None
+    unknown = [name for name in options if name not in Options.__annotations__]
+    if unknown:
+        raise TypeError(f"solve has no option {unknown[0]!r}; options are {', '.join(Options.__annotations__)}")
+    settings = Options(**options)
     matrix = feature_matrix(mdp, features)
     geometry = Geometry(mdp, matrix)
+    _check_proportion(beta, geometry)
     slack = _checked_budget(budget, geometry.size)
     trajectories = None if demonstrations is None else check_demonstrations(mdp, demonstrations)
     problem, target = pose(geometry, expert_moments, trajectories, slack, beta, objective, settings)
@@ -249,24 +258,32 @@ def pose(
         target = _finite_array("expert_moments", expert_moments, (geometry.size,))
         return MomentsDual(geometry, target + slack), target
     if objective == "plugin":
-        policy = estimated_policy(mdp, trajectories, beta, _positive("pseudo_count", settings.pseudo_count))
+        policy = estimated_policy(mdp, trajectories, beta, settings.pseudo_count)
         target = geometry.transposed @ sum_over_time(response(mdp, policy).occupancy()).ravel()
         return MomentsDual(geometry, target + slack), target
     counts = discounted_counts(mdp, trajectories)
     target = geometry.transposed @ sum_over_time(counts).ravel()
     if objective == "likelihood":
-        if settings.l1 < 0:
-            raise UserError(f"l1 must be >= 0, not {settings.l1}")
         return CausalLikelihood(geometry, slack + settings.l1, counts), target
     return MomentsDual(geometry, target + slack), target
 
 
-def _positive(name: str, value: Any) -> float:
+def _positive(name: str, value: Any, or_zero: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    if not np.isfinite(value) or value <= 0:
-        raise UserError(f"{name} must be a positive number, not {value}")
+    if not np.isfinite(value) or value < 0 or (value == 0 and not or_zero):
+        raise UserError(f"{name} must be a {'finite number >= 0' if or_zero else 'positive number'}, not {value}")
     return float(value)
+
+
+def _check_proportion(beta: float, geometry: Geometry) -> None:
+    """Beyond twelve orders of magnitude either the rewards or the entropy are nothing but rounding."""
+    at_stake = geometry.reward_range
+    if at_stake > 0 and not OUT_OF_PROPORTION * at_stake <= beta <= at_stake / OUT_OF_PROPORTION:
+        raise UserError(
+            f"beta = {beta:g} is out of proportion to the rewards, which differ by {at_stake:g}: "
+            "it is in units of reward, and 1e-5 to 1 times that difference is usual"
+        )
 
 
 def _checked_budget(budget: Any, size: int) -> np.ndarray:
