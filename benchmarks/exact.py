@@ -112,7 +112,7 @@ def scaling(sizes: list[int]) -> dict[str, Any]:
         record["peak_gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         records.append(record)
         print(
-            f"  {n:4d}^2 = {record['states']:6d} states  {record['seconds']:8.2f} s  {record['iterations']:3d} iterations"
+            f"  {n:4d}^2 = {record['states']:6d} states  {record['seconds']:8.2f} s  {record['iterations']:3d} steps"
             f"  complementarity {record['relative_complementarity']:.1e}  infeasibility {record['infeasibility']:.1e}"
             f"  KKT {record['kkt']:.1e}  {record['peak_gigabytes']:.2f} GB  {record['status']}"
         )
