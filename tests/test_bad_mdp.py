@@ -186,8 +186,8 @@ def test_rounding_of_single_precision_is_told_how_to_fix() -> None:
         ({"method": "gradient", "step_size": np.nan}, "step_size must be a positive number"),
         ({"initial_weights": [1.0]}, r"initial_weights has shape \(1,\), expected \(3,\)"),
         ({"initial_weights": [-1.0, 1.0, 1.0]}, "initial_weights must be >= 0"),
-        ({"l1": -1e-3}, "l1 must be a finite number >= 0, not -0.001"),
-        ({"l1": np.nan}, "l1 must be a finite number >= 0, not nan"),
+        ({"l1": -1e-3}, "l1 must be >= 0 and finite, not -0.001"),
+        ({"l1": np.nan}, "l1 must be >= 0 and finite, not nan"),
         ({"pseudo_count": 0.0}, "pseudo_count must be a positive number"),
     ],
 )

@@ -272,7 +272,7 @@ def _positive(name: str, value: Any, or_zero: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not np.isfinite(value) or value < 0 or (value == 0 and not or_zero):
-        raise UserError(f"{name} must be a {'finite number >= 0' if or_zero else 'positive number'}, not {value}")
+        raise UserError(f"{name} must be {'>= 0 and finite' if or_zero else 'a positive number'}, not {value}")
     return float(value)
 
 
