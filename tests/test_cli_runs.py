@@ -150,8 +150,9 @@ def test_learn_from_a_table_of_ones_own(cli, tmp_path):
         (["--env", "discount=1.0"], "discount must be in (0, 1)"),
     ],
 )
-def test_bad_settings(cli, options, words):
+def test_bad_settings(cli, tmp_path, options, words):
     assert is_error(cli(*LEARN, *options), words)
+    assert not (tmp_path / "runs").exists()  # nothing is left behind
 
 
 def test_an_environment_without_a_model(cli):

@@ -64,6 +64,7 @@ def main(args: list[str]) -> Any:
             json: Print the summary as JSON.
         """
         env_kwargs, data, path = prepare(env, options.given(), demos, seed)
+        algorithm.check(env, env_kwargs, config)
         run = Run.start(
             out,
             algo=algorithm.name,

@@ -46,7 +46,7 @@ class Config:
     """newton, or the paper's projected gradient with a fixed step."""
     l1: float = 1e-4
     """L1 penalty on the weights for the likelihood, in discounted visits."""
-    pseudo_count: float = 1.0
+    pseudo_count: float = 0.1
     """plugin: visits of the unconstrained policy that are mixed into each state's action counts."""
     tolerance: float = 1e-9
     """KKT residual at which to stop."""
@@ -56,6 +56,17 @@ class Config:
     """Outer iterations; 500 for newton and 2000 for gradient when not given."""
 
 
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    from tacit.inverse import mce_exact
+
+    gridworld_of(env_id, env_kwargs).model()
+    mce_exact.positive("beta", config.beta)
+    mce_exact.positive("budget", config.budget, or_zero=True)
+    names = ("tolerance", "max_iterations", "step_size", "l1", "pseudo_count")
+    mce_exact.Options(**{name: getattr(config, name) for name in names})
+
+
 def run(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
@@ -63,11 +74,14 @@ def run(
     spec = gridworld_of(env_id, env_kwargs)
     mdp, pairs = spec.model(), spec.to_tabular(demos)
     solution = _solve(mdp, pairs, config, config.beta, run)
-    run.write("certificate.json", solution.certificate.to_dict())
-    summary: dict[str, Any] = {"status": solution.status, "statement": solution.certificate.statement}
+    certificate = solution.certificate.to_dict()
     if solution.diagnosis is not None:
+        diagnosis = _diagnosis(spec, solution)
+        run.write("certificate.json", certificate | {"statement": diagnosis["text"]})
         run.save_model("proof", {"farkas": solution.diagnosis.farkas}, {"kind": "no policy keeps to the limits"})
-        return summary | {"diagnosis": _diagnosis(spec, solution)}
+        return {"status": solution.status, "statement": diagnosis["text"], "diagnosis": diagnosis}
+    run.write("certificate.json", certificate)
+    summary: dict[str, Any] = {"status": solution.status, "statement": solution.certificate.statement}
     _save_models(run, spec, solution, config)
     agents = evaluations(spec, mdp, solution.policy, demos, config.beta)
     _save_figures(run, spec, mdp, demos, config, solution, agents)
@@ -257,7 +271,7 @@ def _diagnosis(spec: GridworldSpec, solution: Solution) -> dict[str, Any]:
     def name(feature: int) -> str:
         state, action = divmod(feature, spec.n_actions) if len(found.farkas) > spec.n_states else (feature, None)
         row, column = spec.position_of(state)
-        return f"row {row}, column {column}" + ("" if action is None else f", {spec.action_names[action]}")
+        return f"cell ({row}, {column})" + ("" if action is None else f" {spec.action_names[action]}")
 
     limit = solution.expert_moments + solution.budget
     blamed = [

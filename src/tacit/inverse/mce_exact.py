@@ -56,12 +56,12 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("tolerance", "step_size", "pseudo_count"):
-            _positive(name, getattr(self, name))
-        _positive("l1", self.l1, or_zero=True)
+            positive(name, getattr(self, name))
+        positive("l1", self.l1, or_zero=True)
         if self.max_iterations is not None:
             if isinstance(self.max_iterations, bool) or not isinstance(self.max_iterations, (int, np.integer)):
                 raise TypeError(f"max_iterations must be a whole number, not {self.max_iterations!r}")
-            _positive("max_iterations", self.max_iterations)
+            positive("max_iterations", self.max_iterations)
 
 
 def learn(
@@ -83,7 +83,7 @@ def learn(
         raise UserError(f"objective must be one of {', '.join(OBJECTIVES)}; not {objective!r}")
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}; not {method!r}")
-    beta = _positive("beta", beta)
+    beta = positive("beta", beta)
     unknown = [name for name in options if name not in Options.__annotations__]
     if unknown:
         raise TypeError(f"solve has no option {unknown[0]!r}; options are {', '.join(Options.__annotations__)}")
@@ -117,7 +117,7 @@ def learn(
     diagnosis = None
     convex = objective != "likelihood"
     if convex:
-        diagnosis = feasibility.decide_if_small(mdp, matrix, problem.limit)
+        diagnosis = feasibility.decide_at_once(mdp, matrix, problem.limit)
     point: Any = None
     steps = _newton_steps if method == "newton" else _gradient_steps
     proof: list[feasibility.Diagnosis] = [diagnosis] if diagnosis is not None else []
@@ -126,7 +126,8 @@ def learn(
             point = progress.point
             yield point.weights, record(point, progress.beta, progress.phase)
         if convex and not proof and _unfinished(point, problem, settings) and point.beta == beta:
-            undecided = feasibility.decide(mdp, matrix, problem.limit)
+            undecided = feasibility.farkas_proof(mdp, matrix, problem.limit, point.weights)
+            undecided = undecided or feasibility.decide(mdp, matrix, problem.limit)
             proof.extend([undecided] if undecided is not None else [])
     return _solution(problem, point, target, slack, beta, objective, method, trajectories, proof, history, settings)
 
@@ -198,7 +199,8 @@ def _solution(
 ) -> Solution:
     geometry, mdp = problem.geometry, problem.geometry.mdp
     if proof:
-        diagnosis = feasibility.with_advice(proof[0], mdp, geometry.features, target, slack, trajectories)
+        reached = None if point is None else point.moments
+        diagnosis = feasibility.with_advice(proof[0], mdp, geometry.features, target, slack, trajectories, reached)
         shape = mdp.rewards.shape if mdp.horizon is None else (mdp.horizon, *mdp.rewards.shape)
         nothing = np.full(geometry.size, np.nan)
         return Solution(
@@ -268,7 +270,7 @@ def pose(
     return MomentsDual(geometry, target + slack), target
 
 
-def _positive(name: str, value: Any, or_zero: bool = False) -> float:
+def positive(name: str, value: Any, or_zero: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not np.isfinite(value) or value < 0 or (value == 0 and not or_zero):

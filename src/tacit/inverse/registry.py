@@ -2,6 +2,7 @@
 
 Config    a frozen dataclass, a docstring a field: the settings, and the options of `tacit learn NAME`
 run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a run folder, resuming if it was begun
+check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ class Algorithm:
     def load(self) -> ModuleType:
         """The module, with `Config` and `run`."""
         return import_module(self.module)
+
+    def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
+        """UserError for settings that cannot work."""
+        check = getattr(self.load(), "check", None)
+        if check is not None:
+            check(env_id, env_kwargs, config)
 
 
 ALGORITHMS = {
