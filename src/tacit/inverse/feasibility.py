@@ -22,7 +22,7 @@ from tacit.inverse.trajectories import Trajectories, trajectory_moments
 from tacit.tabular import MDP
 
 SMALL = 2000  # occupancy variables up to which the linear program is solved before anything else
-LARGE = 400_000  # beyond this only the Farkas test is made
+LARGE = 10_000  # beyond this it takes long, and only Farkas vectors are tested
 TOLERANCE = 1e-9
 
 
@@ -37,7 +37,7 @@ class Diagnosis:
     allowed_cost: float
     """y.limit, which is smaller."""
     uniform_slack: float | None
-    """The smallest number that, added to every budget, makes the problem feasible (from the linear program)."""
+    """The smallest number that, added to every budget, gives a solution; beyond LARGE enough, but not the smallest."""
     to_blame: tuple[int, ...]
     """Indices of the features with the largest share in the proof."""
     statistical_budget: np.ndarray | None = None
@@ -60,7 +60,7 @@ class Diagnosis:
         )
         if self.uniform_slack is not None:
             # A little more than the least: three digits typed in as printed must do.
-            text += f" The smallest budget with a solution is {1.01 * self.uniform_slack:.3g} more on every feature."
+            text += f" A budget of {1.01 * self.uniform_slack:.3g} more on every feature has a solution."
         if self.statistical_budget is not None:
             text += (
                 f" A budget that allows for the demonstrations' sampling error is between "
@@ -129,7 +129,15 @@ def farkas_proof(
     return Diagnosis(ray, least, allowed, uniform_slack, tuple(int(i) for i in blamed))
 
 
-def decide_if_small(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
+def decide_at_once(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
+    """A proof that is cheap to find: one feature alone, or the linear program if it is small."""
+    visited = sp.diags_array(np.repeat(reachable(mdp) & ~mdp.terminal, mdp.n_actions).astype(float)) @ features
+    never_negative = visited.min(axis=0).toarray().ravel() >= 0
+    if (never_negative & (limit < 0)).any():
+        worst = int(np.argmin(np.where(never_negative, limit / feature_sizes(features), np.inf)))
+        alone = farkas_proof(mdp, features, limit, np.eye(1, len(limit), worst)[0])
+        if alone is not None:
+            return alone
     return decide(mdp, features, limit) if _variables(mdp) <= SMALL else None
 
 
@@ -174,7 +182,8 @@ def smallest_uniform_slack(
     bounds = np.zeros((len(objective), 2))
     bounds[:, 1] = np.inf
     bounds[-1, 0] = -np.inf
-    for method in ("highs", "highs-ipm"):
+    # The simplex method is more exact, the interior-point method faster on large problems.
+    for method in ("highs-ds", "highs-ipm") if _variables(mdp) <= SMALL else ("highs-ipm", "highs-ds"):
         answer = linprog(
             objective, A_ub=inequality, b_ub=scale * limit, A_eq=equality, b_eq=source, bounds=bounds, method=method
         )
@@ -238,17 +247,26 @@ def with_advice(
     expert_moments: np.ndarray,
     budget: np.ndarray,
     demonstrations: Trajectories | None,
+    reached: np.ndarray | None,
 ) -> Diagnosis:
-    """Add budgets that would do: the statistical one, raised uniformly if even that has no solution."""
-    solvable = _variables(mdp) <= LARGE
+    """Add budgets that would do: a uniform one, and the statistical one, raised uniformly if even that is too little.
+
+    reached: (k,) the moments of some policy, which say what is enough where the linear program is too large.
+    """
+
+    def missing(limit: np.ndarray) -> float | None:
+        if _variables(mdp) <= LARGE:
+            least = smallest_uniform_slack(mdp, features, limit)[0]
+            if np.isfinite(least):
+                return least
+        return None if reached is None else float((reached - limit).max())
+
     uniform = diagnosis.uniform_slack
-    if uniform is None and solvable:
-        least = smallest_uniform_slack(mdp, features, expert_moments + budget)[0]
-        uniform = least if np.isfinite(least) else None
-    proposal = None
-    if demonstrations is not None:
-        proposal = statistical_budget(mdp, features, demonstrations)
-        if solvable:
-            missing = smallest_uniform_slack(mdp, features, expert_moments + proposal)[0]
-            proposal = proposal + np.nan_to_num(max(0.0, missing)) * 1.01
-    return replace(diagnosis, uniform_slack=uniform, statistical_budget=proposal)
+    proposal = None if demonstrations is None else statistical_budget(mdp, features, demonstrations)
+    if proposal is not None:
+        proposal = proposal + 1.01 * max(0.0, missing(expert_moments + proposal) or 0.0)
+    return replace(
+        diagnosis,
+        uniform_slack=missing(expert_moments + budget) if uniform is None else uniform,
+        statistical_budget=proposal,
+    )
