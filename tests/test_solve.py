@@ -291,6 +291,23 @@ def test_newton_steps_of_all_systems_are_the_same(n_terminal: int, monkeypatch: 
     np.testing.assert_allclose(steps[2], steps[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("features", ["states", "zeros", "pairs"])
+@pytest.mark.parametrize("dynamics", ["deterministic", "disconnected", "chain"])
+def test_no_system_minds_states_without_anything_to_decide(
+    features: str, dynamics: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One action: the Hessian is zero, and so is every step's curvature."""
+    monkeypatch.setattr(exact_objectives, "DENSE_FEATURES", 0)
+    monkeypatch.setattr(exact_objectives, "DENSE_ONE_HOT", 0)
+    monkeypatch.setattr(spi, "DENSE_STATES", 0)
+    for seed in range(5):
+        case = make_case(seed, n_states=11, n_actions=1, dynamics=dynamics, features=features, discount=0.99)
+        target = expert_moments(case, "mismatched", 0.1)
+        for budget in (0.0, 0.1):
+            solution = solve(case.mdp, case.features, target, beta=0.1, budget=budget)
+            check_optimal(case, solution, target, budget, 0.1)
+
+
 # Hard problems -------------------------------------------------------------------------------------------------------
 
 
