@@ -113,11 +113,11 @@ def test_a_run_folder_holds_what_was_promised(finished):
 def test_no_solution_is_said_in_words_and_stays_so(cli, copy_of):
     folder = copy_of("moments")
     summary = Run.open(folder).read("summary.json")
-    assert summary["diagnosis"]["features"][0]["name"].startswith("row ")
+    assert summary["diagnosis"]["features"][0]["name"].startswith("cell (")
     assert summary["diagnosis"]["budgets"]
     again = cli(*LEARN, "--objective", "moments")
     assert "finished already" in again.stderr
-    assert is_error(again, "No policy can satisfy", "To blame: row ", status=1)
+    assert is_error(again, "No policy can satisfy", "To blame: cell (", status=1)
     output = cli(*LEARN, "--objective", "moments", "--json")
     assert output.status == 1
     assert output.json()["summary"]["status"] == "infeasible"

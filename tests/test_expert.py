@@ -1,0 +1,103 @@
+"""The expert command: train, resume bit by bit, demonstrate, film; and what can go wrong."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacit import presets, storage
+from tacit.demos import load, validate
+from tacit.errors import UserError
+from tacit.forward.expert import Config, cautious_cost, make_env
+from tacit.run import Run
+
+SMALL = ("--total-steps", 6144, "--n-envs", 8, "--eval-episodes", 4, "--checkpoint-every", 1, "--epochs", 2)
+GRID = ("expert", "tacit/Gridworld-v0", "--slip", 0.0, *SMALL)
+ROBOT = ("expert", "tacit/HalfCheetah-v0", *SMALL)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_train_demonstrate_and_film(cli, tmp_path):
+    output = cli(*ROBOT, "--demonstrations", 2, "--json")
+    assert output.status == 0, output.stderr
+    path = output.json()["run"]
+    run = Run.open(tmp_path / path)
+    assert [record["steps"] for record in run.metrics()] == [2048, 4096, 6144]
+    demos = load(run.path / "demos.npz")
+    assert len(demos) == 2
+    assert demos.costs.sum() == 0  # they never break the constraint
+    assert (demos.lengths == 1000).all()
+    assert demos.observations.dtype == np.float32
+    assert demos.card["distance_kept"] == pytest.approx(demos.observations[:, 0].min() + 3, abs=1e-5)
+    assert demos.card["versions"]["mujoco"]
+    validate(demos, "tacit/HalfCheetah-v0")
+    # In a process of its own: the film is written by a child process, and JAX, loaded here, warns about forks.
+    command = [sys.executable, "-m", "tacit", "eval", path, "--episodes", "2", "--video", "run.mp4"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert (tmp_path / "run.mp4").read_bytes()[4:8] == b"ftyp"
+    assert cli("eval", path, "--episodes", 2, "--video", "run.txt").status == 2
+    assert cli("learn", "expert", "tacit/HalfCheetah-v0").status == 2
+
+
+def test_resumed_equals_uninterrupted(cli, tmp_path, monkeypatch):
+    from tacit.forward import expert, ppo_lagrangian
+
+    whole = cli(*ROBOT, "--demonstrations", 0, "--out", "a", "--json").json()["run"]
+    original, calls = ppo_lagrangian.iterate, []
+
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(expert.ppo_lagrangian, "iterate", dying)
+    stopped = cli(*ROBOT, "--demonstrations", 0, "--out", "b", "--json")
+    assert stopped.status == 130
+    monkeypatch.setattr(expert.ppo_lagrangian, "iterate", original)
+    again = next((tmp_path / "b").iterdir())
+    assert cli("resume", again).status == 0
+    first, _ = storage.load_arrays(tmp_path / whole / "model" / "policy.safetensors")
+    second, _ = storage.load_arrays(again / "model" / "policy.safetensors")
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_an_expert_that_is_not_one_is_told_so(cli, tmp_path):
+    output = cli(*GRID, "--demonstrations", 5)
+    # Every episode of the gridworld that reaches the goal is terminated: none is of full length and without violation.
+    assert output.status == 1
+    assert "keep to the constraint" in output.stderr
+    assert "Traceback" not in output.stderr
+
+
+def test_margin_moves_the_boundary_to_the_safe_side():
+    for name, bound, margin in (("Swimmer", 0.5, 0.1), ("Walker", -3.0, 0.2)):
+        env = make_env(f"tacit/{name}-v0", {}, 1)
+        cost = cautious_cost(env, margin)
+        safe = bound + (-margin if name == "Swimmer" else margin)
+        obs = np.zeros((2, env.single_observation_space.shape[0]))
+        obs[:, 0] = safe - 1e-6, safe + 1e-6
+        assert cost(obs, None, obs).tolist() == ([0.0, 1.0] if name == "Swimmer" else [1.0, 0.0])
+        assert cautious_cost(env, 0.0) is None
+        env.close()
+
+
+def test_presets():
+    assert presets.load(Config, "expert", "tacit/Ant-v0").demonstrations == 20
+    assert presets.load(Config, "expert", "my/Own-v0") == presets.load(Config, "expert", "other/Own-v0")
+    with pytest.raises(UserError, match="did you mean 'expert'"):
+        presets.load(Config, "exprt", "tacit/Ant-v0")
+
+
+def test_bad_use(cli):
+    for words in (("tacit/Aunt-v0",), ("tacit/Ant-v0", "--preset", "exprt"), ("tacit/Ant-v0", "--no-such", 1), ()):
+        output = cli("expert", *words)
+        assert output.status == 2, words
+        assert "Traceback" not in output.stderr
