@@ -68,7 +68,8 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
             if math.isfinite(found[key]):  # the others do not exist for this objective, or without a solution
                 table.add_row(label, number(stored.get(key)), number(found[key]))
         print_table(table)
-        print(found["statement"])
+        # A proof that there is no solution is told as the run told it, with cells by name.
+        print(stored.get("statement") if found["status"] == "infeasible" else found["statement"])
     if wrong:
         raise RunFailed(f"the certificate of {opened.path} does not hold: {', '.join(wrong)}")
 

@@ -79,6 +79,8 @@ def run(
         diagnosis = _diagnosis(spec, solution)
         run.write("certificate.json", certificate | {"statement": diagnosis["text"]})
         run.save_model("proof", {"farkas": solution.diagnosis.farkas}, {"kind": "no policy keeps to the limits"})
+        blame = solution.diagnosis.farkas.reshape(spec.n_states, -1).sum(axis=1)
+        _write_figures(run, spec, _given(spec, demos) | {"blame": blame})
         return {"status": solution.status, "statement": diagnosis["text"], "diagnosis": diagnosis}
     run.write("certificate.json", certificate)
     summary: dict[str, Any] = {"status": solution.status, "statement": solution.certificate.statement}
@@ -242,14 +244,7 @@ def _save_figures(
     """figures.safetensors: per-cell numbers for the pictures of the report."""
     from tacit.inverse.identifiability import LARGEST, identifiability
 
-    visits = np.bincount(spec.states_of(demos.observations), minlength=spec.n_states) / len(demos)
-    arrays = {
-        "row": spec.cells[:, 0],
-        "col": spec.cells[:, 1],
-        "expert_visits": visits,
-        "cost_state": state_cost(solution.policy, solution.cost),
-        "true_constraint": spec.constrained.astype(np.float64),
-    }
+    arrays = _given(spec, demos) | {"cost_state": state_cost(solution.policy, solution.cost)}
     for name in ("unconstrained", "learned"):
         shown = agents[name].visits
         assert shown is not None
@@ -260,6 +255,20 @@ def _save_figures(
         colder = _solve(mdp, spec.to_tabular(demos), config, PICTURE_BETA, None)
         if colder.diagnosis is None:
             arrays["cost_state_beta001"] = state_cost(colder.policy, colder.cost)
+    _write_figures(run, spec, arrays)
+
+
+def _given(spec: GridworldSpec, demos: Demonstrations) -> dict[str, np.ndarray]:
+    """What can be drawn whatever was learned."""
+    return {
+        "row": spec.cells[:, 0],
+        "col": spec.cells[:, 1],
+        "expert_visits": np.bincount(spec.states_of(demos.observations), minlength=spec.n_states) / len(demos),
+        "true_constraint": spec.constrained.astype(np.float64),
+    }
+
+
+def _write_figures(run: Run, spec: GridworldSpec, arrays: dict[str, np.ndarray]) -> None:
     storage.save_arrays(run.path / "figures.safetensors", arrays, {"layout": "\n".join(spec.rows) + "\n"})
 
 
