@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from scipy.special import xlogy
 from oracle import bounds, moments_by_hand, occupancy_by_hand, solve_by_cones
 from strategies import Case, cases, make_case, simulate
 from tacit.forward.soft_policy_iteration import evaluate_policy, plan
-from tacit.inverse.certificate import Certificate, certify_policy, of_point
+from tacit.inverse.certificate import Certificate, certify_policy, is_optimal, of_point
 from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.tabular import feature_matrix, solve
 
@@ -109,6 +111,30 @@ def test_a_solution_is_certified_in_plain_numbers() -> None:
     assert certificate.backward_error <= 1e-7
     assert json.loads(json.dumps(certificate.to_dict()))["status"] == "optimal"
     assert "Certified" in certificate.statement
+
+
+@pytest.mark.parametrize(
+    ("weights", "gradient", "optimal"),
+    [
+        ([0.0, 0.0], [0.0, 3.0], True),  # nothing binds
+        ([1.0, 0.0], [0.0, 3.0], True),  # the first limit is met exactly
+        ([0.0, 0.0], [-1e-3, 3.0], False),  # infeasible, though there is no gap
+        ([1.0, 0.0], [1e-3, 3.0], False),  # not complementary
+        ([1e-10, 0.0], [3.0, 3.0], True),  # a trace of a weight that should be zero
+        ([1e9, 0.0], [1e-9, 3.0], False),  # met to nine digits, and still a gap of one
+        ([1e7, 1.0], [-1e-8, 0.1], False),  # gaps that cancel
+        ([1e7, 1e7], [-1e-8, 1e-8], True),  # at the edge of feasibility: huge weights, every limit met
+    ],
+)
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_what_counts_as_optimal(weights: list[float], gradient: list[float], optimal: bool, unit: float) -> None:
+    """Rewards of size one and features of size `unit`; the limits are one feature's worth."""
+    geometry = SimpleNamespace(feature_units=np.full(2, unit), reward_unit=lambda beta: 1.0)
+    problem: Any = SimpleNamespace(geometry=geometry, limit=np.full(2, unit))
+    point: Any = SimpleNamespace(
+        weights=np.array(weights) / unit, gradient=np.array(gradient) * unit, value=1.0, beta=0.1
+    )
+    assert is_optimal(problem, point, 1e-9) is optimal
 
 
 @pytest.mark.parametrize("method", ["newton", "gradient"])

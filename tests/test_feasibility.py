@@ -265,3 +265,9 @@ def test_reachable_states_are_those_that_some_policy_visits(case: Case) -> None:
         reached = reached | (arrivals > 0)
         now = np.where(case.terminal, 0.0, arrivals)
     np.testing.assert_array_equal(feasibility.reachable(case.mdp), reached)
+
+
+def test_a_horizon_limits_what_can_be_reached() -> None:
+    case = make_case(0, n_states=6, dynamics="chain")
+    assert feasibility.reachable(case.mdp).all()
+    np.testing.assert_array_equal(feasibility.reachable(case.changed(horizon=2).mdp), np.arange(6) <= 2)

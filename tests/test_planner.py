@@ -40,6 +40,7 @@ def test_plan_agrees_with_value_iteration(case: Case, beta: float) -> None:
     assert planned.residual <= 1e-11 * (1 + np.abs(planned.value).max())
     assert np.isfinite(planned.log_policy).all()
     assert (planned.value[..., case.terminal] == 0).all()
+    np.testing.assert_allclose(planned.policy[..., case.terminal, :], 1 / case.rewards.shape[1])
 
 
 @EXAMPLES
@@ -169,7 +170,6 @@ def test_response_of_the_policy_to_the_reward(case: Case, beta: float) -> None:
     slope = beta * (ahead - behind) / (2 * step)
     np.testing.assert_allclose(moved[..., live, :], slope[..., live, :], rtol=1e-4, atol=1e-4)
     weights = case.rng(3).normal(size=planned.policy.shape)
-    weights[..., case.terminal, :] = 0.0
     flat = weights.reshape(*weights.shape[:-2], -1)
     np.testing.assert_allclose(
         float((weights * moved).sum()),

@@ -308,6 +308,19 @@ def test_no_system_minds_states_without_anything_to_decide(
             check_optimal(case, solution, target, budget, 0.1)
 
 
+@pytest.mark.parametrize("horizon", [None, 3])
+def test_conjugate_gradients_without_curvature(horizon: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_objectives, "DENSE_FEATURES", 0)
+    case = make_case(1, n_actions=1, horizon=horizon)
+    mdp = case.mdp
+    point = MomentsDual(Geometry(mdp, feature_matrix(mdp, case.features)), np.ones(3)).at(np.ones(3), 0.1, None)
+    assert np.abs(point.hessian).max() < 1e-12
+    step = point.newton_solve(np.array([0.0, 0.5, np.inf]), np.ones(3))
+    assert np.isfinite(step).all()
+    assert step[1] == pytest.approx(2.0, rel=1e-3)
+    assert step[2] == 0
+
+
 # Hard problems -------------------------------------------------------------------------------------------------------
 
 
@@ -345,7 +358,8 @@ REGRESSIONS: list[tuple[Case, float, float]] = [
     # Moments of 1e-153.
     (make_case(608293, n_states=4, dynamics="deterministic", features="binary", discount=0.999), 1e-2, 0.0),
     # Weight and gradient vanish together; the last phase must not make it worse.
-    (make_case(703251, n_features=6, dynamics="loops", features="zeros", horizon=1), 10.0, 0.0),
+    (make_case(403, n_actions=4, n_features=6, dynamics="deterministic", n_terminal=2), 1.0, 0.0),
+    (make_case(369, n_actions=4, n_features=6, dynamics="loops", n_terminal=2, horizon=1), 10.0, 0.0),
 ]
 
 
