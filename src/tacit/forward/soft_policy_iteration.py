@@ -16,6 +16,7 @@ Everything is kept as log pi: at beta = 1e-5 most probabilities underflow, their
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,11 @@ class PolicyResponse:
         ahead = self.mdp.discount * (self.mdp.live_transitions @ mean)
         return direction + (ahead - np.repeat(mean, self.mdp.n_actions, axis=0)).reshape(direction.shape)
 
+    def covariance(self, direction: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """sum weights(s,a) X X', (m, m), for weights (S, A)."""
+        moved = self.respond(direction)
+        return moved.T @ (weights.reshape(-1, 1) * moved)
+
     def respond_transposed(self, weights: np.ndarray) -> np.ndarray:
         """The transpose of `respond`, (S*A,) -> (S*A,)."""
         per_state = weights.reshape(self.policy.shape)
@@ -174,15 +180,22 @@ class TimedPolicyResponse:
 
     def respond(self, direction: np.ndarray) -> np.ndarray:
         """d(beta log pi_t) when the reward moves along `direction` (S*A, m): (T, S*A, m)."""
-        horizon, n_states, n_actions = self.policy.shape
-        out = np.empty((horizon, *direction.shape))
+        return np.array(list(self._respond_backwards(direction))[::-1])
+
+    def covariance(self, direction: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """sum weights(t,s,a) X X', (m, m), for weights (T, S, A); one time step in memory."""
+        backwards = zip(self._respond_backwards(direction), weights[::-1], strict=True)
+        return sum(moved.T @ (weight.reshape(-1, 1) * moved) for moved, weight in backwards)
+
+    def _respond_backwards(self, direction: np.ndarray) -> Iterator[np.ndarray]:
+        """(S*A, m) from the last step to the first"""
+        _, n_states, n_actions = self.policy.shape
         mean = np.zeros((n_states, *direction.shape[1:]))
-        for t in reversed(range(horizon)):
+        for policy in self.policy[::-1]:
             raw = direction + self.mdp.discount * (self.mdp.live_transitions @ mean)
-            mean = np.einsum("sa,sa...->s...", self.policy[t], raw.reshape(n_states, n_actions, *direction.shape[1:]))
+            mean = np.einsum("sa,sa...->s...", policy, raw.reshape(n_states, n_actions, *direction.shape[1:]))
             mean[self.mdp.terminal] = 0.0
-            out[t] = raw - np.repeat(mean, n_actions, axis=0)
-        return out
+            yield raw - np.repeat(mean, n_actions, axis=0)
 
     def respond_transposed(self, weights: np.ndarray) -> np.ndarray:
         """The transpose of `respond`, (T, S*A) -> (S*A,)."""

@@ -111,9 +111,7 @@ class DualPoint:
     @cached_property
     def hessian(self) -> np.ndarray:
         """(k, k)"""
-        moved = self.response.respond(self.problem.geometry.dense_features)
-        moved = moved.reshape(-1, moved.shape[-1])
-        return moved.T @ (self._attention.reshape(-1, 1) * moved) / self.beta
+        return self.response.covariance(self.problem.geometry.dense_features, self._attention) / self.beta
 
     def hessian_times(self, vector: np.ndarray) -> np.ndarray:
         geometry = self.problem.geometry
