@@ -9,7 +9,8 @@ import pytest
 from tacit import presets, storage
 from tacit.demos import load, validate
 from tacit.errors import UserError
-from tacit.forward.expert import Config, cautious_cost, make_env
+from tacit.forward.collect import make_vec
+from tacit.forward.expert import Config, cautious_cost
 from tacit.run import Run
 
 SMALL = ("--total-steps", 6144, "--n-envs", 8, "--eval-episodes", 4, "--checkpoint-every", 1, "--epochs", 2)
@@ -79,7 +80,7 @@ def test_an_expert_that_is_not_one_is_told_so(cli, tmp_path):
 
 def test_margin_moves_the_boundary_to_the_safe_side():
     for name, bound, margin in (("Swimmer", 0.5, 0.1), ("Walker", -3.0, 0.2)):
-        env = make_env(f"tacit/{name}-v0", {}, 1)
+        env = make_vec(f"tacit/{name}-v0", 1)
         cost = cautious_cost(env, margin)
         safe = bound + (-margin if name == "Swimmer" else margin)
         obs = np.zeros((2, env.single_observation_space.shape[0]))

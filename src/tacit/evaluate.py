@@ -414,11 +414,6 @@ def cost_quality(
 
 def reachable_states(mdp: MDP) -> NDArray[np.bool_]:
     """(S,) states that some policy visits with positive probability, the start and terminals included."""
-    seen = mdp.initial > 0
-    frontier = seen & ~mdp.terminal
-    while frontier.any():
-        pairs = np.repeat(frontier, mdp.n_actions).astype(np.float64)
-        new = (mdp.transitions.T @ pairs > 0) & ~seen
-        seen |= new
-        frontier = new & ~mdp.terminal
-    return seen
+    from tacit.inverse.feasibility import reachable
+
+    return reachable(mdp)

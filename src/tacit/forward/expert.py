@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.errors import RunFailed, UserError
 from tacit.forward import ppo_lagrangian
+from tacit.forward.collect import make_vec
 from tacit.run import versions
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ def run(
     """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one."""
     from tacit.demos import save
 
-    env = make_env(env_id, env_kwargs, config.n_envs)
+    env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:
         policy = train(run, env, config, seed)
     finally:
         env.close()
     arrays, card = policy.to_arrays()
     run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs)})
-    test = make_env(env_id, env_kwargs, min(EVALUATION_COPIES, max(1, config.eval_episodes)))
+    test = make_vec(env_id, min(EVALUATION_COPIES, max(1, config.eval_episodes)), **env_kwargs)
     try:
         table = evaluations(test, policy, config.eval_episodes, seed)
         run.log_eval({"steps": config.total_steps, **table})
@@ -72,18 +73,6 @@ def run(
     finally:
         test.close()
     return summary
-
-
-def make_env(env_id: str, env_kwargs: Mapping[str, Any], copies: int) -> VectorEnv:
-    """Copies of an environment that reset themselves within the step."""
-    import gymnasium
-    from gymnasium.vector import AutoresetMode
-
-    entry = gymnasium.spec(env_id)
-    if entry.vector_entry_point is not None:
-        return gymnasium.make_vec(env_id, num_envs=copies, **env_kwargs)
-    options = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    return gymnasium.make_vec(env_id, num_envs=copies, vectorization_mode="sync", vector_kwargs=options, **env_kwargs)
 
 
 def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
