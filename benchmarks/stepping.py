@@ -194,7 +194,7 @@ def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> 
     return result
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copies", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--task", choices=list(TASKS), default=None)
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     rows = {
         name: measure(task, args.copies, args.threads, args.steps, args.repeats)
         for name, task in TASKS.items()

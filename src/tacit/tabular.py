@@ -271,6 +271,7 @@ def solve(
     Further options are the fields of `tacit.inverse.mce_exact.Options`.
     """
     from tacit.inverse import mce_exact
+    from tacit.threads import one_blas_thread
 
     steps = mce_exact.learn(
         mdp,
@@ -283,8 +284,9 @@ def solve(
         method=method,
         **options,
     )
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            return finished.value
+    with one_blas_thread():
+        while True:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                return finished.value

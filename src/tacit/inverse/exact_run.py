@@ -117,9 +117,10 @@ def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | N
     """The solution; with a run, every iteration is logged and shown."""
     from tacit.inverse.mce_exact import learn
     from tacit.progress import live
+    from tacit.threads import one_blas_thread
 
     steps = learn(mdp, config.features, demonstrations=pairs, beta=beta, **_options(config))
-    with live(f"mce-exact, beta {beta:g}:") as update:
+    with one_blas_thread(), live(f"mce-exact, beta {beta:g}:") as update:
         while True:
             try:
                 _, metrics = next(steps)
