@@ -18,7 +18,7 @@ from typing import Any
 from tacit.commands import call, facts, new_table, print_json, print_table
 from tacit.run import versions
 
-CORE = ("numpy", "scipy", "gymnasium", "matplotlib", "rich", "tyro", "safetensors")
+CORE = ("numpy", "scipy", "gymnasium", "matplotlib", "rich", "tyro", "safetensors", "threadpoolctl")
 EXTRAS = {
     "deep": (("jax", "optax", "equinox"), "PPO and the deep method"),
     "robots": (("mujoco", "imageio", "imageio-ffmpeg"), "the robot environments and their videos"),
