@@ -20,7 +20,7 @@ from tacit.inverse.certificate import Certificate, certify_policy, is_optimal, o
 from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.tabular import feature_matrix, solve
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=50)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 betas = st.sampled_from((0.05, 0.5, 2.0))
 
 

@@ -14,7 +14,7 @@ from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.inverse import feasibility
 from tacit.tabular import Solution, feature_matrix, solve
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=120)
 
 
 def some_limit(case: Case, kind: str) -> np.ndarray:

@@ -16,7 +16,7 @@ from tacit.inverse.exact_objectives import CausalLikelihood, Geometry, MomentsDu
 from tacit.inverse.trajectories import discounted_counts
 from tacit.tabular import feature_matrix, solve
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 Demos = list[tuple[np.ndarray, np.ndarray]]
 
 

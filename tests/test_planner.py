@@ -16,7 +16,7 @@ from tacit.forward.soft_policy_iteration import evaluate_policy, occupancy, plan
 from tacit.inverse import feasibility
 from tacit.tabular import MDP
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=50)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 betas = st.sampled_from((1e-5, 1e-3, 0.1, 1.0, 10.0))
 
 

@@ -19,7 +19,7 @@ from tacit.inverse import exact_objectives
 from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.tabular import MDP, Solution, feature_matrix, solve
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=60)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=120)
 expert_kinds = st.sampled_from(("own", "mismatched", "almost deterministic"))
 budget_kinds = st.sampled_from(("none", "small", "large", "one each"))
 

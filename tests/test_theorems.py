@@ -21,7 +21,7 @@ from tacit.forward.soft_policy_iteration import evaluate_policy, plan, soft_max
 from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.tabular import feature_matrix, solve
 
-EXAMPLES = settings(deadline=None, derandomize=True, max_examples=40)
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=80)
 betas = st.sampled_from((0.03, 0.3, 3.0))
 
 
