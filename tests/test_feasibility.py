@@ -226,7 +226,7 @@ def test_the_paper_gridworld_at_budget_zero_is_infeasible_and_explained() -> Non
     demos = []
     for _ in range(50):
         state = int(rng.choice(mdp.n_states, p=mdp.initial))
-        states, actions = [state], []
+        states, actions = [state], list[int]()
         while not mdp.terminal[state] and len(actions) < 200:
             action = int(rng.choice(mdp.n_actions, p=policy[state]))
             row = mdp.transitions[[state * mdp.n_actions + action]]

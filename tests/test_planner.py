@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -206,7 +208,7 @@ def test_sparse_and_dense_factors_agree(seed: int, monkeypatch: pytest.MonkeyPat
 
     dense = everything()
     monkeypatch.setattr(spi, "DENSE_STATES", 0)
-    used = []
+    used: list[int] = []
     monkeypatch.setattr(spi.SparseFactor, "solve", _counting(spi.SparseFactor.solve, used))
     sparse = everything()
     assert used, "the sparse factor was never used"
@@ -214,8 +216,8 @@ def test_sparse_and_dense_factors_agree(seed: int, monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
-def _counting(function, calls):  # type: ignore[no-untyped-def]
-    def wrapper(*args, **kwargs):  # type: ignore[no-untyped-def]
+def _counting(function: Any, calls: list[int]) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         return function(*args, **kwargs)
 

@@ -256,14 +256,16 @@ def test_dense_sparse_and_matrix_free_systems_agree(
     monkeypatch.setattr(exact_objectives, "DENSE_FEATURES", 0)
     monkeypatch.setattr(exact_objectives, "DENSE_ONE_HOT", 0)
     monkeypatch.setattr(spi, "DENSE_STATES", 0)
-    used = []
+    used = set()
     for name in ("_solve_one_hot", "_solve_matrix_free"):
-        original = getattr(exact_objectives.DualPoint, name)
-        monkeypatch.setattr(
-            exact_objectives.DualPoint, name, lambda *args, n=name, f=original: (used.append(n), f(*args))[1]
-        )
+
+        def noted(*args: Any, name: str = name, original: Any = getattr(exact_objectives.DualPoint, name)) -> Any:
+            used.add(name)
+            return original(*args)
+
+        monkeypatch.setattr(exact_objectives.DualPoint, name, noted)
     other = solve(case.mdp, case.features, target, beta=0.2, budget=0.01)
-    assert set(used) == {"_solve_one_hot" if (features, horizon) == ("states", None) else "_solve_matrix_free"}
+    assert used == {"_solve_one_hot" if (features, horizon) == ("states", None) else "_solve_matrix_free"}
     check_optimal(case, other, target, 0.01, 0.2)
     assert other.certificate.dual_value == pytest.approx(expected.certificate.dual_value, abs=1e-7)
     np.testing.assert_allclose(other.policy, expected.policy, atol=1e-4)
