@@ -81,7 +81,10 @@ def _solve_by_cones(case: Case, limit: np.ndarray, beta: float) -> OracleAnswer:
     if problem.status not in ("optimal", "optimal_inaccurate"):
         return OracleAnswer(problem.status, float("nan"), None, None)
     return OracleAnswer(
-        problem.status, float(problem.value), np.asarray(matching.dual_value), np.sum([r.value for r in rho], axis=0)
+        problem.status,
+        float(problem.value),
+        np.asarray(matching.dual_value),
+        np.sum([np.asarray(r.value) for r in rho], axis=0),
     )
 
 

@@ -257,13 +257,18 @@ def test_dense_sparse_and_matrix_free_systems_agree(
     monkeypatch.setattr(exact_objectives, "DENSE_ONE_HOT", 0)
     monkeypatch.setattr(spi, "DENSE_STATES", 0)
     used = set()
-    for name in ("_solve_one_hot", "_solve_matrix_free"):
 
-        def noted(*args: Any, name: str = name, original: Any = getattr(exact_objectives.DualPoint, name)) -> Any:
+    def noted(name: str) -> Any:
+        original = getattr(exact_objectives.DualPoint, name)
+
+        def wrapper(*args: Any) -> Any:
             used.add(name)
             return original(*args)
 
-        monkeypatch.setattr(exact_objectives.DualPoint, name, noted)
+        return wrapper
+
+    for name in ("_solve_one_hot", "_solve_matrix_free"):
+        monkeypatch.setattr(exact_objectives.DualPoint, name, noted(name))
     other = solve(case.mdp, case.features, target, beta=0.2, budget=0.01)
     assert used == {"_solve_one_hot" if (features, horizon) == ("states", None) else "_solve_matrix_free"}
     check_optimal(case, other, target, 0.01, 0.2)
