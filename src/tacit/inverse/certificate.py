@@ -134,7 +134,7 @@ def of_infeasible(diagnosis: Diagnosis, beta: float, objective: str) -> Certific
         beta=beta,
         gap=math.inf,
         kkt=math.inf,
-        infeasibility=diagnosis.uniform_slack if diagnosis.uniform_slack is not None else diagnosis.violation,
+        infeasibility=diagnosis.violation,
         complementarity=math.inf,
         planner_residual=math.inf,
         backward_error=math.inf,

@@ -290,7 +290,7 @@ def _diagnosis(spec: GridworldSpec, solution: Solution) -> dict[str, Any]:
     budgets: list[dict[str, Any]] = []
     if found.uniform_slack is not None:
         smallest = float(solution.budget.max()) + found.uniform_slack
-        budgets.append({"budget": smallest, "why": "the smallest that has a solution"})
+        budgets.append({"budget": smallest, "why": "has a solution"})
     if found.statistical_budget is not None:
         largest = float(found.statistical_budget.max())
         budgets.append({"budget": largest, "why": "allows for the sampling error of the demonstrations"})
