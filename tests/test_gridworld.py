@@ -299,6 +299,47 @@ def test_seeds_and_partial_reset():
 
 
 @pytest.mark.parametrize("observation", ["position", "index"])
+def test_restoring_continues_bit_by_bit(observation):
+    options = {"slip": 0.3, "horizon": 20, "observation": observation}
+    env = GridworldVectorEnv(6, **options)
+    env.reset(seed=3)
+    actions = np.random.default_rng(0).integers(4, size=(60, 6))
+    for action in actions[:31]:
+        env.step(action)
+    state = {name: array.copy() for name, array in env.get_state().items()}
+    expected = [env.step(action) for action in actions[31:]]
+    other = GridworldVectorEnv(6, **options)
+    other.set_state(state)
+    ended = 0
+    for action, one in zip(actions[31:], expected, strict=True):
+        two = other.step(action)
+        for a, b in zip(one[:4], two[:4], strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+        np.testing.assert_array_equal(one[4]["cost"], two[4]["cost"])
+        ended += int((one[2] | one[3]).sum())
+    assert ended > 6, "episodes that end, and so restart, belong to the test"
+
+
+def test_states_that_do_not_fit_are_refused():
+    env = GridworldVectorEnv(3)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.get_state()
+    env.reset(seed=0)
+    state = env.get_state()
+    for wrong, words in (
+        ({"states": state["states"]}, "needs an array 'steps'"),
+        ({**state, "steps": np.zeros(4, int)}, r"shape \(3,\), not \(4,\)"),
+        ({**state, "states": np.full(3, env.grid.n_states)}, "numbers of cells"),
+        ({**state, "states": np.full(3, 0.5)}, "numbers of cells"),
+    ):
+        with pytest.raises(UserError, match=words):
+            env.set_state(wrong)
+    with pytest.raises(UserError, match=r"shape \(2,\)"):
+        GridworldVectorEnv(2).set_state(state)
+
+
+@pytest.mark.parametrize("observation", ["position", "index"])
 @pytest.mark.parametrize("render_mode", ["ansi", "rgb_array"])
 def test_gymnasiums_checker(observation, render_mode):
     env = gym.make(ENV_ID, layout="wall-3", slip=0.3, observation=observation, render_mode=render_mode)

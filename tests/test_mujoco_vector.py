@@ -6,8 +6,9 @@ import pytest
 
 import tacit.envs  # noqa: F401 (registers the environments)
 from robot_helpers import wave
-from tacit.envs.mujoco_vector import RobotVectorEnv, _pack_rng, _unpack_rng
+from tacit.envs.mujoco_vector import RobotVectorEnv
 from tacit.envs.robots import TASKS, RobotEnv
+from tacit.envs.saving import pack_rng, unpack_rng
 
 ALL = list(TASKS)
 
@@ -137,7 +138,7 @@ def test_a_generator_survives_being_packed():
     rng = np.random.default_rng(4)
     rng.integers(10, dtype=np.int32)  # leaves half of a 64-bit word over
     assert rng.bit_generator.state["has_uint32"]
-    again = _unpack_rng(_pack_rng(rng))
+    again = unpack_rng(pack_rng(rng))
     assert again.bit_generator.state == rng.bit_generator.state
     np.testing.assert_array_equal(
         again.integers(1000, size=9, dtype=np.int32), rng.integers(1000, size=9, dtype=np.int32)

@@ -386,6 +386,11 @@ CASES = {
         lambda n: collect.make_vec("tacit/Pendulum-v0", n),
         dataclasses.replace(PLAIN, normalize_obs=True, normalize_reward=True),
     ),
+    "gridworld": (
+        ppo_lagrangian,
+        lambda n: collect.make_vec("tacit/Gridworld-v0", n, slip=0.2, horizon=40),
+        dataclasses.replace(LAGRANGIAN, multiplier="ascent", normalize_obs=True, normalize_reward=True),
+    ),
     "constrained": (
         ppo_lagrangian,
         probes.fast_lane,

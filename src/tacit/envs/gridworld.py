@@ -21,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 
 from tacit.envs import EnvInfo
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
+from tacit.envs.saving import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.errors import UserError
 
 __all__ = ["ENVIRONMENTS", "ENV_ID", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]
@@ -154,6 +155,23 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._states = np.where(ended, self.grid.start, entered)
             self._steps[ended] = 0
         return self._as_observations[self._states], rewards, terminated, truncated, info
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything that the future depends on: states (N,), steps (N,), rng (6,). `set_state` continues from it."""
+        if self._states is None:
+            raise gym.error.ResetNeeded("call reset() before get_state()")
+        return {"states": self._states.copy(), "steps": self._steps.copy(), "rng": pack_rng(self.np_random)}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from what `get_state` returned, in this or another process."""
+        n = self.num_envs
+        check_state(state, {"states": (n,), "steps": (n,), "rng": (RNG_WORDS,)}, f"{n} copies of {ENV_ID}")
+        states = np.asarray(state["states"])
+        if states.dtype.kind not in "iu" or states.min() < 0 or states.max() >= self.grid.n_states:
+            raise UserError(f"'states' are numbers of cells, 0 ... {self.grid.n_states - 1} on this map.")
+        self._states = states.astype(np.int64)
+        self._steps = np.array(state["steps"], dtype=np.int64)
+        self.np_random = unpack_rng(state["rng"])
 
     def render(self) -> tuple[Any, ...] | None:
         """One text or picture a copy, as `render_mode` says."""

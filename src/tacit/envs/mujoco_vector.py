@@ -28,6 +28,7 @@ from tacit.envs.robots import (
     load_model,
     observation_space,
 )
+from tacit.envs.saving import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.errors import UserError
 
 Flags = NDArray[np.bool_]
@@ -310,46 +311,17 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
             "qpos": self._state[:, 1 : 1 + nq].copy(),
             "qvel": self._state[:, 1 + nq :].copy(),
             "steps": self._steps.copy(),
-            "rng": np.stack([_pack_rng(rng) for rng in self._rngs]),
+            "rng": np.stack([pack_rng(rng) for rng in self._rngs]),
         }
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from what `get_state` returned, in this or another process."""
         n, task = self.num_envs, self.task
-        shapes = {"qpos": (n, task.nq), "qvel": (n, task.nv), "steps": (n,), "rng": (n, 6)}
-        for name, shape in shapes.items():
-            if name not in state:
-                raise UserError(f"the state of {n} copies of {task.name} needs an array {name!r}.")
-            if np.shape(state[name]) != shape:
-                raise UserError(
-                    f"{name!r} of {n} copies of {task.name} has shape {shape}, not {np.shape(state[name])}."
-                )
+        shapes = {"qpos": (n, task.nq), "qvel": (n, task.nv), "steps": (n,), "rng": (n, RNG_WORDS)}
+        check_state(state, shapes, f"{n} copies of {task.name}")
         self._state[:, 1 : 1 + task.nq] = state["qpos"]
         self._state[:, 1 + task.nq :] = state["qvel"]
         self._steps[:] = state["steps"]
-        self._rngs = [_unpack_rng(row) for row in state["rng"]]
+        self._rngs = [unpack_rng(row) for row in state["rng"]]
         self._seeds = [-1] * n
         self._started = True
-
-
-_LOW = (1 << 64) - 1
-
-
-def _pack_rng(rng: np.random.Generator) -> NDArray[np.uint64]:
-    """The state of a PCG64 generator as six 64-bit words."""
-    state: Any = rng.bit_generator.state
-    value, increment = state["state"]["state"], state["state"]["inc"]
-    words = [value >> 64, value & _LOW, increment >> 64, increment & _LOW, state["has_uint32"], state["uinteger"]]
-    return np.array(words, np.uint64)
-
-
-def _unpack_rng(words: np.ndarray) -> np.random.Generator:
-    w = [int(word) for word in words]
-    bits = np.random.PCG64(0)
-    bits.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": w[0] << 64 | w[1], "inc": w[2] << 64 | w[3]},
-        "has_uint32": w[4],
-        "uinteger": w[5],
-    }
-    return np.random.Generator(bits)
