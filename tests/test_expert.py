@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,8 @@ from tacit import presets, storage
 from tacit.demos import load, validate
 from tacit.errors import UserError
 from tacit.forward.collect import make_vec
-from tacit.forward.expert import Config, cautious_cost
+from tacit.forward.expert import cautious_cost
+from tacit.inverse.registry import ALGORITHMS, find
 from tacit.run import Run
 
 SMALL = ("--total-steps", 6144, "--n-envs", 8, "--eval-episodes", 4, "--checkpoint-every", 1, "--epochs", 2)
@@ -91,10 +95,24 @@ def test_margin_moves_the_boundary_to_the_safe_side():
 
 
 def test_presets():
-    assert presets.load(Config, "expert", "tacit/Ant-v0").demonstrations == 20
-    assert presets.load(Config, "expert", "my/Own-v0") == presets.load(Config, "expert", "other/Own-v0")
+    expert = find("expert")
+    assert expert.config("tacit/Ant-v0").demonstrations == 20
+    assert expert.config("my/Own-v0", "expert", {"lr": 1}) == replace(expert.config("other/Own-v0"), lr=1.0)
     with pytest.raises(UserError, match="did you mean 'expert'"):
-        presets.load(Config, "exprt", "tacit/Ant-v0")
+        expert.config("tacit/Ant-v0", "exprt")
+    with pytest.raises(UserError, match="mce-exact has no presets"):
+        find("mce-exact").config("tacit/Gridworld-v0", "paper")
+
+
+def test_every_preset_is_somebodys_and_fits():
+    files = {file.stem for file in Path(presets.__file__).parent.glob("*.toml")}
+    named = {(name, preset) for name in ALGORITHMS for preset in presets.names(name)}
+    assert {preset if preset in files else f"{name}-{preset}" for name, preset in named} == files
+    for name, preset in named:
+        tables = tomllib.loads((Path(presets.__file__).parent / f"{preset}.toml").read_text())
+        for env_id in ("", *tables.get("env", {})):
+            find(name).config(env_id, preset)
+    assert all(a.preset is None or a.preset in presets.names(a.name) for a in ALGORITHMS.values())
 
 
 def test_bad_use(cli):

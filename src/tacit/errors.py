@@ -3,6 +3,9 @@
 The command line turns them into one line on stderr and an exit status; in Python they are ordinary exceptions.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """The input is wrong (a file, an option, an argument). One sentence: what, where, how to fix it. Exit status 2."""
@@ -10,3 +13,10 @@ class UserError(ValueError):
 
 class RunFailed(RuntimeError):
     """The input was fine but the run did not succeed (diverged, infeasible, check failed). Exit status 1."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that does not exist: the nearest one that does, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"

@@ -17,10 +17,10 @@ from typing import Any
 
 from tacit.commands import call, print_json
 from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
-from tacit.commands.learn import execute, make_demonstrations
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed
 from tacit.inverse.registry import find
+from tacit.launch import execute, make_demonstrations
 from tacit.run import Run
 
 
@@ -50,7 +50,7 @@ def demo(
         sep="\n",
         file=talk,
     )
-    demos = make_demonstrations(GRIDWORLD, env_kwargs, seed, announce=False)
+    demos = make_demonstrations(GRIDWORLD, env_kwargs, seed, say=lambda text: None)
     numbers = demos.summary()
     slips = (
         f"A step slips with probability {spec.slip:g}, so even the expert breaks" if spec.slip else "The expert breaks"

@@ -18,26 +18,23 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import EnvId, call
-from tacit.commands.environment import EnvOptions, Options, resolve_env
-from tacit.commands.learn import execute, show
-from tacit.errors import UserError
-from tacit.run import Run
+from tacit.commands.environment import EnvOptions, Options
+from tacit.commands.learn import defaults, in_front, show
+from tacit.inverse.registry import find
+from tacit.launch import execute, start_run
 
 
 def main(args: list[str]) -> Any:
-    from tacit import presets
-    from tacit.forward.expert import Config
-
-    env_id = next((arg for arg in args if not arg.startswith("-")), "")
-    preset = _option(args, "--preset", "expert")
-    default = presets.load(Config, preset, env_id)
+    algorithm = find("expert")
+    env_id, named, default = defaults(algorithm, args)
+    config_class = type(default)
 
     def expert(
         env: EnvId,
         /,
-        config: Annotated[Config, tyro.conf.arg(name="")] = default,
         *,
-        preset: str = preset,
+        config: Annotated[config_class, tyro.conf.arg(name="")] = default,  # type: ignore[valid-type]
+        preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = named,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
@@ -48,34 +45,21 @@ def main(args: list[str]) -> Any:
         Args:
             env: Environment, one of `tacit envs` or any registered as module:Name-v0.
             config: Settings of the training.
-            preset: Where the defaults below come from.
+            preset: Where the defaults of the settings come from.
             options: Options of the environment.
             seed: Of everything random.
             out: Folder for run folders.
             json: Print the summary as JSON.
         """
-        if env != env_id:
-            raise UserError(f"give the environment first: tacit expert {env} ...")
-        run = Run.start(
-            out,
-            algo="expert",
-            env=env,
-            env_kwargs=resolve_env(env, options.given()),
+        run, data = start_run(
+            algorithm.name,
+            in_front(env, env_id, algorithm),
+            env_kwargs=options.given(),
             seed=seed,
-            config=dataclasses.asdict(config),
-            demos=None,
+            settings=dataclasses.asdict(config),
+            out=out,
             command=shlex.join(["tacit", "expert", *args]),
         )
-        show(run, execute(run, None), json)
+        show(run, execute(run, data), json)
 
     return call(expert, "expert", __doc__, args)
-
-
-def _option(args: list[str], name: str, default: str) -> str:
-    """The value of an option before the parser exists, because it decides on the parser's defaults."""
-    for i, arg in enumerate(args):
-        if arg == name and i + 1 < len(args):
-            return args[i + 1]
-        if arg.startswith(f"{name}="):
-            return arg.partition("=")[2]
-    return default

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.commands import RunPath, call, open_run
-from tacit.commands.learn import execute, show
+from tacit.commands.learn import show
 from tacit.inverse.registry import find
+from tacit.launch import execute
 
 
 def resume(run: RunPath, /, *, json: bool = False) -> None:

@@ -8,14 +8,14 @@ check(env_id, env_kwargs, config)                                 optional: User
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from types import ModuleType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tacit.errors import UserError
+from tacit import presets
+from tacit.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,20 @@ class Algorithm:
     module: str
     learns: bool = True
     """From demonstrations, with `tacit learn`; an expert makes them instead."""
+    preset: str | None = None
+    """The preset that is used when none is named; None for an algorithm that has none."""
 
     def load(self) -> ModuleType:
         """The module, with `Config` and `run`."""
         return import_module(self.module)
+
+    def config(self, env_id: str, preset: str | None = None, settings: Mapping[str, Any] | None = None) -> Any:
+        """A `Config`: its defaults, what the preset says of this environment, and `settings` on top."""
+        preset = preset if preset is not None else self.preset
+        chosen = {} if preset is None else presets.load(self.name, preset, env_id)
+        config_class = self.load().Config
+        make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is not the user's
+        return make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
         """UserError for settings that cannot work."""
@@ -47,26 +57,61 @@ ALGORITHMS = {
             "maximum causal entropy, solved exactly with a certificate; finite environments with a known model",
             "tacit.inverse.exact_run",
         ),
-        Algorithm("expert", "PPO with the true cost, to make demonstrations", "tacit.forward.expert", learns=False),
+        Algorithm(
+            "expert",
+            "PPO with the true cost, to make demonstrations",
+            "tacit.forward.expert",
+            learns=False,
+            preset="expert",
+        ),
     )
 }
 
 
 def find(name: str) -> Algorithm:
     """The algorithm of that name; UserError with the nearest name otherwise."""
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]
-    close = difflib.get_close_matches(name, ALGORITHMS, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(ALGORITHMS)}"
-    raise UserError(f"there is no algorithm {name!r}; {hint}")
+    if name not in ALGORITHMS:
+        raise UserError(f"there is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
+    return ALGORITHMS[name]
 
 
 def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> Any:
-    """A Config from plain JSON, as stored in a run folder; UserError for settings that it does not have."""
-    known = {field.name: field for field in dataclasses.fields(config_class)}
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise UserError(f"{where} has settings that this version does not know: {', '.join(unknown)}")
-    # JSON has no tuples.
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    """A Config from plain JSON or TOML; UserError for settings that it does not have, or of another type."""
+    kinds = get_type_hints(config_class)
+    known = [field.name for field in dataclasses.fields(config_class)]
+    values = {}
+    for name, value in settings.items():
+        if name not in known:
+            raise UserError(f"{where}: this version does not know {name!r}; {did_you_mean(name, known)}")
+        try:
+            values[name] = _as_kind(value, kinds[name])
+        except (TypeError, OverflowError):
+            kind = kinds[name].__name__ if isinstance(kinds[name], type) else str(kinds[name]).replace("typing.", "")
+            raise UserError(f"{where}: {name} is {value!r}, which is not of type {kind}") from None
     return config_class(**values)
+
+
+def _as_kind(value: Any, kind: Any) -> Any:
+    """`value` as a field of that type holds it; TypeError when it does not fit.
+
+    Neither JSON nor TOML has tuples, and people write 1 for 1.0: equal settings must give equal run folders.
+    """
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for one in args:
+            try:
+                return _as_kind(value, one)
+            except TypeError:
+                continue
+    elif origin is Literal:
+        if any(value == one and type(value) is type(one) for one in args):
+            return value
+    elif origin is tuple and isinstance(value, list | tuple):
+        each = args[:1] * len(value) if args[1:] == (...,) else args
+        if len(each) == len(value):
+            return tuple(_as_kind(v, one) for v, one in zip(value, each, strict=True))
+    elif kind is float and type(value) in (int, float):
+        return float(value)
+    elif kind is Any or type(value) in (kind, origin):
+        return value
+    raise TypeError

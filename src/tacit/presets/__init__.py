@@ -1,37 +1,48 @@
-"""Settings by name: TOML files with a table of defaults and one table for each environment that wants others."""
+"""Settings by name: one TOML file an algorithm and preset, with defaults and what some environments want instead.
+
+    algo = "mce"                      whose settings these are
+
+    [default]
+    beta = 1e-4
+
+    [env."tacit/Ant-v0"]              on top of the defaults, for that environment
+    total_steps = 1_500_000
+
+The file of the preset `paper` is called paper.toml, or ALGORITHM-paper.toml where several algorithms have one. What is
+inside says whose it is; the name of the file only has to be different from the others.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import tomllib
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
-from tacit.errors import UserError
-
-Config = TypeVar("Config")
+from tacit.errors import UserError, did_you_mean
 
 
-def names() -> list[str]:
-    """The presets there are."""
-    return sorted(
-        file.name.removesuffix(".toml")
-        for file in resources.files(__package__).iterdir()
-        if file.name.endswith(".toml")
-    )
+def names(algo: str) -> list[str]:
+    """The presets of an algorithm."""
+    return sorted(_files(algo))
 
 
-def load(config_class: type[Config], preset: str, env_id: str) -> Config:
-    """The preset's defaults with what it says of this environment on top."""
-    if preset not in names():
-        close = difflib.get_close_matches(preset, names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}"
-        raise UserError(f"there is no preset {preset!r}; {hint}")
-    tables = tomllib.loads((resources.files(__package__) / f"{preset}.toml").read_text())
-    settings: dict[str, Any] = {**tables.get("default", {}), **tables.get("env", {}).get(env_id, {})}
-    known = {field.name for field in dataclasses.fields(config_class)}  # type: ignore[arg-type]
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise UserError(f"preset {preset}: {config_class.__name__} has no {', '.join(unknown)}")
-    return config_class(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
+def load(algo: str, preset: str, env_id: str) -> dict[str, Any]:
+    """The preset's settings, with what it says of this environment on top; UserError when there is no such preset."""
+    files = _files(algo)
+    if preset not in files:
+        if not files:
+            raise UserError(f"{algo} has no presets")
+        raise UserError(f"{algo} has no preset {preset!r}; {did_you_mean(preset, sorted(files))}")
+    tables = files[preset]
+    return {**tables.get("default", {}), **tables.get("env", {}).get(env_id, {})}
+
+
+def _files(algo: str) -> dict[str, dict[str, Any]]:
+    """{preset: content} of the files that belong to an algorithm."""
+    found = {}
+    for file in resources.files(__package__).iterdir():
+        if file.name.endswith(".toml"):
+            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+            if tables["algo"] == algo:
+                found[file.name.removesuffix(".toml").removeprefix(f"{algo}-")] = tables
+    return found

@@ -1,0 +1,67 @@
+"""Options of environments: checked, completed, and what they describe."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from tacit.envs.gridworld import GridworldSpec
+
+GRIDWORLD = "tacit/Gridworld-v0"
+
+
+def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked options with all defaults filled in and map files read, so that a run folder stands alone."""
+    check_env(env, env_kwargs)
+    spec = gridworld(env, env_kwargs)
+    return dict(env_kwargs) if spec is None else {**env_kwargs, **spec.env_kwargs()}
+
+
+def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
+    """UserError for an environment that does not exist or does not have these options."""
+    import gymnasium
+
+    module, _, name = env.rpartition(":")  # module:Name-v0 is registered when the module is imported
+    if module:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise UserError(f"cannot import {module!r}, the module of the environment: {error}") from None
+    if name not in gymnasium.registry:
+        close = difflib.get_close_matches(name, [*gymnasium.registry], n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
+        raise UserError(f"there is no environment {name!r}; {hint}")
+    creator = gymnasium.registry[name].entry_point
+    if isinstance(creator, str):
+        file, _, attribute = creator.partition(":")
+        creator = getattr(import_module(file), attribute)
+    parameters = inspect.signature(creator).parameters if callable(creator) else {}
+    unknown = sorted(set(env_kwargs) - set(parameters))
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        raise UserError(f"{name} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
+
+
+def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
+    """The gridworld that these options describe, None for another environment."""
+    if env.rpartition(":")[2] != GRIDWORLD:
+        return None
+    from tacit.envs.gridworld import make_spec
+
+    try:
+        return make_spec(
+            **{key: value for key, value in env_kwargs.items() if key not in ("observation", "render_mode")}
+        )
+    except TypeError:
+        raise UserError(f"an option of {GRIDWORLD} has a value of the wrong type: {listed(env_kwargs)}") from None
+
+
+def listed(env_kwargs: Mapping[str, Any]) -> str:
+    """Options on one line, for messages."""
+    short = {key: "(map)" if "\n" in str(value) else value for key, value in env_kwargs.items()}
+    return ", ".join(f"{key}={value}" for key, value in short.items())

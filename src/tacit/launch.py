@@ -1,0 +1,138 @@
+"""From what a person asks for to a finished run: the one way of `tacit learn`, `tacit expert`, sweeps and experiments.
+
+    run, demos = start_run("expert", "tacit/Ant-v0", seed=1, settings={"total_steps": 100_000})
+    summary = execute(run, demos)
+
+Nothing is written before everything has been checked. The folder is named after the resolved settings (see run.py), so
+that asking again finds a finished run, or goes on with an interrupted one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tacit.envs.options import gridworld, listed, resolve_env
+from tacit.errors import UserError
+from tacit.inverse.registry import find, make_config
+from tacit.run import Run
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+
+Say = Callable[[str], None]
+
+
+def to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def start_run(
+    algo: str, env: str, *, out: str = "runs", command: str | None = None, **wanted: Any
+) -> tuple[Run, Demonstrations | None]:
+    """(the run folder under `out`, new or begun before; what it learns from). For `wanted` see `resolve`."""
+    settings, demos = resolve(algo, env, **wanted)
+    return Run.start(out, **settings, command=command), demos
+
+
+def resolve(
+    algo: str,
+    env: str,
+    *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    demos: str | None = None,
+    say: Say = to_stderr,
+) -> tuple[dict[str, Any], Demonstrations | None]:
+    """(what `Run.start` wants to know, demonstrations); UserError for what cannot work. Nothing is written.
+
+    `settings` are put on top of the preset, which is the algorithm's own when none is named. Without `demos` an
+    algorithm that learns gets those that come with Tacit, or the built-in expert's.
+    """
+    algorithm = find(algo)
+    config = algorithm.config(env, preset, settings)
+    given = dict(env_kwargs or {})
+    if algorithm.learns:
+        given, data, path = prepare(env, given, demos, seed, say)
+    elif demos is not None:
+        raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {demos}")
+    else:
+        given, data, path = resolve_env(env, given), None, None
+    algorithm.check(env, given, config)
+    return {
+        "algo": algo,
+        "env": env,
+        "env_kwargs": given,
+        "seed": seed,
+        "config": dataclasses.asdict(config),
+        "demos": None if data is None else {"path": path, "sha256": data.sha256},
+    }, data
+
+
+def prepare(
+    env: str, given: Mapping[str, Any], demos: str | None, seed: int, say: Say
+) -> tuple[dict[str, Any], Demonstrations, str | None]:
+    """(complete options of the environment, demonstrations, their file).
+
+    Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
+    """
+    from tacit import demos as demonstrations
+
+    included = demonstrations.shipped(env)
+    if demos is None and included is not None:
+        say(f"no --demos given: the demonstrations that come with Tacit, {included.name}")
+        demos = str(included)
+    if demos is None:
+        env_kwargs = resolve_env(env, given)
+        return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
+    data = demonstrations.load(demos)
+    made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
+    if made_in is not None and made_in != env:
+        raise UserError(f"{demos} was made in {made_in}, not in {env}")
+    if made_in == env and made_with and not given:
+        say(f"environment options are those of {demos}: {listed(made_with)}")
+        given = made_with
+    env_kwargs = resolve_env(env, given)
+    different = {key: value for key, value in made_with.items() if key in env_kwargs and env_kwargs[key] != value}
+    if different:
+        say(f"warning: {demos} was made with other options: {listed(different)}")
+    spec = gridworld(env, env_kwargs)
+    demonstrations.validate(data, env if spec is None else spec)
+    return env_kwargs, data, demos
+
+
+def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
+    """Demonstrations of the built-in expert; UserError where there is none."""
+    spec = gridworld(env, env_kwargs)
+    if spec is None:
+        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
+    from tacit.demos import expert_demonstrations
+
+    say(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}")
+    return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"))
+
+
+def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
+    """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
+    from tacit.demos import save
+
+    algorithm = find(run.config["algo"]).load()
+    config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
+    with run:
+        if run.done:
+            print(f"{run.path} is finished already; remove it to learn again", file=sys.stderr)
+            return dict(run.read("summary.json"))
+        try:
+            # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
+            if demos is not None and not (run.path / "demos.npz").exists():
+                save(demos, run.path / "demos.npz")
+            summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
+            if not run.done:
+                run.finish(summary)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"continue with `tacit resume {run.path}`") from None
+    return dict(summary)
