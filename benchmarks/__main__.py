@@ -1,16 +1,20 @@
-"""python -m benchmarks [NAME ...]: all of them, or the named ones (arguments after one name go to it)."""
+"""python -m benchmarks [NAME ...]: all of ours, or the named one (arguments after the name go to it).
+
+Those that compare with Stable-Baselines3 need `pip install 'tacit[sb3]'` and much time: they run only by name.
+"""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-NAMES = ("exact", "stepping", "ppo_speed")
+OURS = ("exact", "stepping", "ppo_speed")
+NAMES = (*OURS, "sb3-speed", "sb3-quality")
 
 if __name__ == "__main__":
-    chosen, rest = sys.argv[1:2] or list(NAMES), sys.argv[2:]
+    chosen, rest = sys.argv[1:2] or list(OURS), sys.argv[2:]
     for name in chosen:
         if name not in NAMES:
             sys.exit(f"there is no benchmark {name!r}; there are {', '.join(NAMES)}")
         print(f"== {name}")
-        import_module(f"benchmarks.{name}").main(rest)
+        import_module(f"benchmarks.{name.replace('-', '_')}").main(rest)
