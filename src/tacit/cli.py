@@ -21,6 +21,7 @@ VERBS = {
     "learn": "learn a constraint and a policy from demonstrations",
     "expert": "train an expert who knows the constraint, and let it demonstrate",
     "resume": "continue an interrupted run",
+    "sweep": "run an algorithm over seeds, environments and settings, several runs at once",
     "eval": "measure a run's policy and cost against the truth",
     "certify": "check an exact solution again, from its weights alone",
     "reproduce": "measure an experiment again: numbers, table, figure",

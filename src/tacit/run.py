@@ -26,6 +26,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -46,6 +47,10 @@ _LOGS = ("metrics.jsonl", "eval.jsonl")
 # What can change a result.
 _VERSIONED = ("tacit", "numpy", "scipy", "gymnasium", "safetensors", "jax", "jaxlib", "optax", "equinox", "mujoco")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+
+
+class RunInUse(UserError):
+    """Another process is writing into the folder."""
 
 
 class Run:
@@ -141,10 +146,14 @@ class Run:
 
     def __enter__(self) -> Run:
         self._lock = _acquire(self.path / ".lock")
-        for leftover in self.path.rglob(f".*{storage.TMP_SUFFIX}"):
-            leftover.unlink(missing_ok=True)
-        if not self.done:
-            self._go_back_to_checkpoint()
+        try:
+            for leftover in self.path.rglob(f".*{storage.TMP_SUFFIX}"):
+                leftover.unlink(missing_ok=True)
+            if not self.done:
+                self._go_back_to_checkpoint()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -156,8 +165,14 @@ class Run:
 
     def _go_back_to_checkpoint(self) -> None:
         """Drop what came after the newest intact checkpoint: that work will be done, and logged, again."""
-        newest = self._newest_checkpoint()
-        for file in self._checkpoint_files():
+        newest, files = self._newest_checkpoint(), self._checkpoint_files()
+        if newest is None and files:
+            # Starting again in silence would throw away what may be days of work, and the logs of it.
+            raise UserError(
+                f"every checkpoint in {files[0].parent} is damaged ({', '.join(file.name for file in files)}): "
+                "put back a copy of one, or remove that folder to start the run again"
+            )
+        for file in files:
             if newest is None or _step_of(file) > newest[0]:
                 file.unlink()
         for log in _LOGS:
@@ -194,7 +209,7 @@ class Run:
         for log in _LOGS:
             storage.sync(self.path / log)
             lines[log] = storage.count_jsonl(self.path / log)
-        header = {"step": int(step), "lines": lines, "metadata": dict(metadata or {})}
+        header = {"step": int(step), "lines": lines, "metadata": dict(metadata or {}), "run": run_name(self.config)}
         storage.save_arrays(self._checkpoint_file(step), arrays, header)
         for old in self._checkpoint_files()[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
@@ -213,6 +228,11 @@ class Run:
             except UserError as error:
                 warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
                 continue
+            own = run_name(self.config)
+            if header.get("run", own) != own:
+                raise UserError(
+                    f"{file} is a checkpoint of another run, {header['run']}: remove it or put it back there"
+                )
             return header["step"], arrays, header
         return None
 
@@ -360,6 +380,17 @@ def _now() -> str:
 # What the file says (process, host, time) is only for the message to whoever comes second.
 
 
+def in_use(path: Path) -> str | None:
+    """Who is writing into a run folder just now, in words; None when nobody is."""
+    lock = path / ".lock"
+    if lock.exists():
+        try:
+            _release(lock, _acquire(lock))
+        except RunInUse as error:
+            return str(error)
+    return None
+
+
 def _acquire(path: Path) -> BinaryIO:
     while True:
         try:
@@ -372,7 +403,7 @@ def _acquire(path: Path) -> BinaryIO:
             file.seek(0)
             owner = file.read().decode(errors="replace").strip() or "another process"
             file.close()
-            raise UserError(f"{path.parent} is in use by {owner}; wait for it to end or stop it first") from None
+            raise RunInUse(f"{path.parent} is in use by {owner}; wait for it to end or stop it first") from None
         except OSError as error:
             warnings.warn(
                 f"this file system has no locks ({error.strerror}); start only one process a run", stacklevel=3
@@ -385,9 +416,10 @@ def _acquire(path: Path) -> BinaryIO:
         if current:
             break
         file.close()
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()} since {_now()}".encode())
-    file.flush()
+    # Unbuffered, and not worth failing for: on a full disk closing the file would try again.
+    with suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()} since {_now()}".encode())
     return file
 
 

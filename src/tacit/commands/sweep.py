@@ -1,0 +1,155 @@
+"""Run an algorithm over seeds, environments and settings, several runs at once.
+
+  tacit sweep FILE [--workers N] [--out runs] [--dry-run]
+
+FILE is TOML; any value may be a list, and the jobs are the product of all lists:
+
+  algo = "mce-exact"                    an algorithm of `tacit learn`, or "expert"
+  env = "tacit/Gridworld-v0"
+  seeds = 3                             0, 1, 2; or a list
+
+  [settings]                            options of the algorithm
+  beta = [0.1, 0.01]
+
+  [env_kwargs]                          options of the environment
+  slip = [0.0, 0.3]
+
+The same command again goes on where it stopped: finished runs are skipped, begun ones resumed. Two sweeps may share a
+folder. The table at the end is also in OUT/NAME.json. Exit status 1 when a job failed.
+
+Examples:
+  tacit sweep grid.toml --dry-run                 the jobs, and how long they will take
+  tacit sweep grid.toml --workers 2
+  tacit sweep grid.toml --ray auto --out /shared/runs
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tacit import storage
+from tacit.commands import FilePath, call, new_table, print_json, print_table
+from tacit.errors import RunFailed, UserError
+
+Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
+Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+COLUMNS = ("return", "terminated_return", "violation_rate_step", "violation_rate_episode")
+
+
+def main(args: list[str]) -> Any:
+    def sweep(
+        file: FilePath,
+        /,
+        *,
+        out: str = "runs",
+        workers: Number = None,
+        retries: int = 1,
+        ray: Address = None,
+        dry_run: bool = False,
+        json: bool = False,
+    ) -> None:
+        """Sweep.
+
+        Args:
+            file: Sweep file.
+            out: Folder for run folders.
+            workers: Runs at once; as many as there are processors when not given.
+            retries: How often a run is begun again whose worker died.
+            ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
+            dry_run: Only list the jobs, and say how long they will take.
+            json: Print JSON.
+        """
+        from tacit import sweep_file, sweep_time
+        from tacit.launch import to_stderr
+        from tacit.run import provenance
+        from tacit.sweep import prepare, run_tasks, usable_cpus
+
+        target = Path(out) / f"{Path(file).stem}.json"
+        if target.exists() and target.samefile(file):
+            raise UserError(f"{file} would be overwritten by the results: give another --out")
+        tasks = prepare(sweep_file.read(file), out)
+        known = sweep_time.pace(out)
+        plan = sweep_time.forecast(tasks, workers or usable_cpus(), known)
+        if dry_run:
+            return _list(tasks, known, plan, json)
+        to_stderr(plan)
+        record = provenance(shlex.join(["tacit", "sweep", *args]))
+        try:
+            run_tasks(tasks, workers=workers, retries=retries, ray=ray)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on from here") from None
+        finally:
+            if any(task.path.exists() for task in tasks):
+                rows = [_row(task) for task in tasks]
+                storage.write_json(target, {"provenance": record, "jobs": rows})
+        if json:
+            print_json({"jobs": rows})
+        else:
+            _show(tasks, rows)
+            print(target)
+        failed = [task.job for task in tasks if task.status != "done"]
+        if failed:
+            raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
+
+    return call(sweep, "sweep", __doc__, args)
+
+
+def _list(tasks: list[Any], known: Any, plan: str, json: bool) -> None:
+    from tacit import sweep_time
+
+    states = ["finished" if t.done else "begun" if (t.path / "config.json").exists() else "new" for t in tasks]
+    times = [0.0 if task.done else sweep_time.expected(task, known) for task in tasks]
+    if json:
+        rows = [
+            {**_job(task), "state": state, "seconds": seconds}
+            for task, state, seconds in zip(tasks, states, times, strict=True)
+        ]
+        return print_json({"plan": plan, "jobs": rows})
+    table = new_table("job", "seed", "state", "time", "run")
+    for task, state, seconds in zip(tasks, states, times, strict=True):
+        shown = "unknown" if seconds is None else sweep_time.in_words(seconds)
+        table.add_row(task.job.label, str(task.job.seed), state, shown, task.path.name)
+    print_table(table)
+    print(plan)
+
+
+def _job(task: Any) -> dict[str, Any]:
+    return {**dataclasses.asdict(task.job), "run": task.path.name}
+
+
+def _row(task: Any) -> dict[str, Any]:
+    """What is known of a job afterwards; a finished run's own words where it has some."""
+    row = {**_job(task), "status": task.status, "message": task.message, "attempts": task.attempts}
+    if task.status == "done":
+        try:
+            row["summary"] = task.summary()
+        except UserError as error:
+            row |= {"status": "damaged", "message": str(error)}
+    return row
+
+
+def _show(tasks: list[Any], rows: list[dict[str, Any]]) -> None:
+    from tacit.commands.summary import cell
+    from tacit.metrics import lookup
+
+    agents = [_main_agent(row.get("summary", {})) for row in rows]
+    keys = [key for key in COLUMNS if any(key in agent for agent in agents)]
+    table = new_table("job", "seed", "status", *(lookup(key).label for key in keys))
+    table.columns[2].no_wrap = True
+    for task, row, agent in zip(tasks, rows, agents, strict=True):
+        status = row.get("summary", {}).get("status", row["status"])
+        cells = (cell(agent.get(key), lookup(key).unit) for key in keys)
+        table.add_row(task.job.label, str(task.job.seed), status, *cells)
+    print_table(table)
+
+
+def _main_agent(summary: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of the agent that the run is about."""
+    agents = summary.get("table") or {}
+    name = next((name for name in ("learned", "stochastic") if name in agents), next(iter(agents), None))
+    return {} if name is None else dict(agents[name])

@@ -1,0 +1,292 @@
+"""Many runs: jobs as plain data, worker processes, and nothing done twice or lost.
+
+    jobs = [Job("expert", "tacit/Pendulum-v0", seed=seed) for seed in range(5)]
+    tasks = run_jobs(jobs, "runs", workers=2)
+
+A job is what `tacit learn` or `tacit expert` is told, and ends in the same run folder. Each runs in a process of its
+own with one thread, because several runs side by side are faster than one with several threads. The run folders are
+the only memory: a finished one is skipped, a begun one goes on from its checkpoint, one that another process is
+writing into is waited for. So a sweep can be stopped and started again at any time, and two of them can share a folder.
+
+A worker that dies (killed, out of memory, an exception nobody expected) is started again `retries` times; a run that
+says itself that it failed is not, because it would fail again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic as clock
+from time import sleep
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Protocol
+
+from tacit import storage
+from tacit.errors import UserError
+from tacit.launch import resolve, to_stderr
+from tacit.run import SCHEMA, Run, in_use, run_name
+from tacit.sweep_time import in_words
+from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG
+
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
+POLL, PATIENCE = 0.1, 2.0
+"""Seconds between looks at the workers, and at a folder that somebody else is writing into."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run that is wanted; see `tacit.launch.resolve` for the meaning of what is not given."""
+
+    algo: str
+    env: str
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """On top of the preset."""
+    demos: str | None = None
+    label: str = ""
+    """What sets it apart, for people; the seed does not belong here."""
+
+    def __str__(self) -> str:
+        return f"{self.label or f'{self.algo} {self.env}'}, seed {self.seed}"
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """The keyword arguments of `start_run`."""
+        names = ("env_kwargs", "seed", "preset", "settings", "demos")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class Task:
+    """A job with its place on disk, and how it has gone so far."""
+
+    job: Job
+    path: Path
+    steps: int | None = None
+    """Environment steps that it will take, where the settings say so."""
+    status: Literal["done", "failed", "open"] = "open"
+    message: str = ""
+    attempts: int = 0
+    """Workers started for it by this sweep: 0 for what was finished before."""
+    not_before: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "DONE").exists()
+
+    def summary(self) -> dict[str, Any]:
+        """What a finished run says of itself."""
+        return dict(Run.open(self.path).read("summary.json"))
+
+
+def prepare(jobs: Iterable[Job], out: str | os.PathLike[str]) -> list[Task]:
+    """Every job checked and named, before anything runs; equal jobs are one task. UserError that names the job."""
+    tasks: dict[Path, Task] = {}
+    for job in jobs:
+        try:
+            settings, _ = resolve(job.algo, job.env, **job.wanted, say=lambda text: None)
+        except UserError as error:
+            raise UserError(f"{job}: {error}") from None
+        path = Path(out).absolute() / run_name({"schema": SCHEMA, **settings})
+        task = Task(job, path, settings["config"].get("total_steps"))
+        if task.done:
+            task.status = "done"
+        tasks.setdefault(path, task)
+    return list(tasks.values())
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    out: str | os.PathLike[str] = "runs",
+    *,
+    workers: int | None = None,
+    retries: int = 1,
+    ray: str | None = None,
+    report: Callable[[str], None] = to_stderr,
+) -> list[Task]:
+    """Run what is not finished, `workers` at once (as many as there are processors), and say how each job went."""
+    tasks = prepare(jobs, out)
+    run_tasks(tasks, workers=workers, retries=retries, ray=ray, report=report)
+    return tasks
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    *,
+    workers: int | None = None,
+    retries: int = 1,
+    ray: str | None = None,
+    report: Callable[[str], None] = to_stderr,
+) -> None:
+    """The same for prepared tasks, in place. On KeyboardInterrupt the workers are stopped first."""
+    if workers is not None and workers < 1:
+        raise UserError(f"workers must be at least 1, not {workers}")
+    if retries < 0:
+        raise UserError(f"retries must be at least 0, not {retries}")
+    waiting = [task for task in tasks if task.status != "done"]
+    if not waiting:
+        return
+    running: dict[Any, Task] = {}
+    started = clock()
+
+    def settle(task: Task, status: Literal["done", "failed"], message: str = "") -> None:
+        task.status, task.message = status, message
+        of = f"[{sum(t.status != 'open' for t in tasks)}/{len(tasks)}]"
+        report(f"{of} {task.job}: {status}{f', {message}' if message else ''} (after {in_words(clock() - started)})")
+
+    def wait_for_others(task: Task, who: str) -> None:
+        if not task.not_before:
+            report(f"{task.job}: waiting, because {who}")
+        task.not_before = clock() + PATIENCE
+        waiting.append(task)
+
+    with _crew(ray, workers) as crew:
+        while waiting or running:
+            for task in [task for task in waiting if task.not_before <= clock()]:
+                if len(running) >= crew.size:
+                    break
+                waiting.remove(task)
+                if task.done:
+                    settle(task, "done")
+                elif who := in_use(task.path):
+                    wait_for_others(task, who)
+                else:
+                    task.attempts += 1
+                    running[crew.start(task)] = task
+            sleep(POLL)
+            for handle, (status, text) in crew.ended(list(running)):
+                task = running.pop(handle)
+                if task.done:
+                    settle(task, "done")
+                elif status == BUSY:
+                    task.attempts -= 1
+                    wait_for_others(task, text)
+                elif status == DONE:
+                    settle(task, "failed", f"the worker finished it, but {task.path} is not there: is it shared?")
+                elif status in (FAILED, WRONG) or task.attempts > retries:
+                    settle(task, "failed", text)
+                else:
+                    report(f"{task.job}: {text}; trying again")
+                    waiting.append(task)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Workers
+
+
+class Crew(Protocol):
+    """Where tasks are worked on; leaving the context stops what is still running."""
+
+    def __enter__(self) -> Crew: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def size(self) -> int:
+        """How many tasks at once."""
+        ...
+
+    def start(self, task: Task) -> Any:
+        """A handle for `ended`."""
+        ...
+
+    def ended(self, handles: list[Any]) -> Iterable[tuple[Any, tuple[int, str]]]:
+        """Which of them are over, with (exit status, what there is to say)."""
+        ...
+
+
+def _crew(ray: str | None, workers: int | None) -> Crew:
+    if ray is None:
+        return LocalCrew(workers or usable_cpus())
+    from tacit.sweep_ray import RayCrew
+
+    return RayCrew(ray, workers)
+
+
+def usable_cpus() -> int:
+    """Those that this process may use, which in a container are fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class LocalCrew:
+    """Child processes, started afresh (JAX does not survive a fork); the output of each is kept in logs/NAME.log."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._processes: dict[subprocess.Popen[bytes], tuple[Path, int]] = {}
+
+    def __enter__(self) -> LocalCrew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self, task: Task) -> subprocess.Popen[bytes]:
+        log = task.path.parent / "logs" / f"{task.path.name}.log"
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with open(log, "ab") as output:
+                size = output.tell()
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tacit.sweep_worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, **THREADS},
+                )
+        except OSError as error:
+            raise UserError(f"cannot start a worker for {task.job}: {error}") from None
+        self._processes[process] = (log, size)
+        job = {"algo": task.job.algo, "env": task.job.env, "out": task.path.parent, "wanted": task.job.wanted}
+        try:
+            _pipe(process).write(storage.to_json(job).encode() + b"\n")
+            _pipe(process).flush()
+        except BrokenPipeError:
+            pass  # it died at once; `ended` will say how
+        return process
+
+    def ended(self, handles: list[subprocess.Popen[bytes]]) -> Iterable[tuple[Any, tuple[int, str]]]:
+        for process in handles:
+            status = process.poll()
+            if status is None:
+                continue
+            log, size = self._processes.pop(process)
+            _pipe(process).close()
+            yield process, (status, _last_words(status, log, size))
+
+
+def _pipe(process: subprocess.Popen[bytes]) -> BinaryIO:
+    assert process.stdin is not None
+    return process.stdin  # type: ignore[return-value]
+
+
+def _last_words(status: int, log: Path, start: int) -> str:
+    """The last line that a worker wrote, or what killed it."""
+    if status < 0:
+        name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
+        memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
+        return f"the worker was killed ({name}{memory}); its output is in {log}"
+    with open(log, "rb") as file:
+        file.seek(start)
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), f"the worker ended with status {status}")

@@ -1,0 +1,134 @@
+"""Sweep files: TOML in which any value may be a list. The jobs are the product of all lists.
+
+    algo = "mce-exact"
+    env = "tacit/Gridworld-v0"             one, or several in a list
+    seeds = 5                              0 to 4, or a list
+    # preset = "reference"                 where the algorithm has presets
+    # demos = "logs.npz"                   as with --demos
+
+    [settings]                             of the algorithm: `tacit learn ALGORITHM --help`
+    beta = [0.1, 0.01]
+    objective = "likelihood"
+
+    [env_kwargs]                           options of the environment
+    slip = [0.0, 0.1, 0.3]
+
+A setting that is a list itself, such as hidden = [64, 64], is varied by a list of lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+from tacit import storage
+from tacit.errors import UserError, did_you_mean
+from tacit.inverse.registry import find
+from tacit.sweep import Job
+
+KEYS = ("algo", "env", "seeds", "preset", "demos", "settings", "env_kwargs")
+MOST_JOBS = 100_000
+
+
+def read(path: str | os.PathLike[str]) -> list[Job]:
+    """The jobs of a sweep file; UserError that names the file and the key."""
+    data = storage.read_bytes(path)
+    try:
+        tables = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    try:
+        return jobs_of(tables)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
+    """The jobs that a sweep file's content stands for."""
+    for key in tables:
+        if key not in KEYS:
+            raise UserError(f"there is no key {key!r}; {did_you_mean(key, KEYS)}")
+    for key in ("algo", "env"):
+        if key not in tables:
+            raise UserError(f"{key} is missing")
+    for key in ("settings", "env_kwargs"):
+        if not isinstance(tables.get(key, {}), dict):
+            raise UserError(f"{key} must be a table: a line [{key}] and its values below")
+    if not isinstance(tables["algo"], str):
+        raise UserError(f"algo must be one name, not {tables['algo']!r}")
+    axes: dict[tuple[str, str], list[Any]] = {}
+    for key in ("env", "preset", "demos"):
+        if key in tables:
+            axes["", key] = _names(key, tables[key])
+    for name, value in tables.get("settings", {}).items():
+        axes["settings", name] = _values(f"settings.{name}", value, _is_list(tables["algo"], name))
+    for name, value in tables.get("env_kwargs", {}).items():
+        axes["env_kwargs", name] = _values(f"env_kwargs.{name}", value)
+    seeds = _seeds(tables.get("seeds", 1))
+    if math.prod(map(len, axes.values())) * len(seeds) > MOST_JOBS:
+        raise UserError(f"that would be more than {MOST_JOBS} jobs")
+    varied = {axis: values for axis, values in axes.items() if len(values) > 1}
+    jobs = []
+    for point in itertools.product(*axes.values()):
+        chosen: dict[str, dict[str, Any]] = {"": {}, "settings": {}, "env_kwargs": {}}
+        for (table, name), value in zip(axes, point, strict=True):
+            chosen[table][name] = value
+        label = " ".join(_label(name, chosen[table][name], values) for (table, name), values in varied.items())
+        job = Job(
+            tables["algo"],
+            **chosen[""],
+            settings=chosen["settings"],
+            env_kwargs=chosen["env_kwargs"],
+            label=label or f"{tables['algo']} {_short(chosen['']['env'])}",
+        )
+        jobs += [dataclasses.replace(job, seed=seed) for seed in seeds]
+    return jobs
+
+
+def _names(key: str, value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(one, str) for one in values):
+        raise UserError(f"{key} must be a name or a list of names, not {value!r}")
+    return values
+
+
+def _seeds(value: Any) -> list[int]:
+    seeds = list(range(value)) if type(value) is int and 0 < value <= MOST_JOBS else value
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {value!r}")
+    return seeds
+
+
+def _values(name: str, value: Any, is_list: bool = False) -> list[Any]:
+    """The values on an axis. Where a value is a list itself, only a list of lists is an axis."""
+    values = [value]
+    if isinstance(value, list) and (not is_list or (value and all(isinstance(one, list) for one in value))):
+        values = value
+    if not values:
+        raise UserError(f"{name} is an empty list: there is nothing to run")
+    try:
+        storage.to_json(values)
+    except (TypeError, ValueError):
+        raise UserError(f"{name} must be a number, a text, true or false, or a list of them, not {value!r}") from None
+    return values
+
+
+def _is_list(algo: str, setting: str) -> bool:
+    kind = get_type_hints(find(algo).load().Config).get(setting)
+    return any(get_origin(one) is tuple for one in (kind, *get_args(kind)))
+
+
+def _label(name: str, value: Any, values: list[Any]) -> str:
+    if name == "env":
+        return _short(value)
+    text = str(value)
+    return f"{name}={text if len(text) <= 30 and text.isprintable() else f'#{values.index(value) + 1}'}"
+
+
+def _short(env: str) -> str:
+    return env.rpartition("/")[2].partition("-v")[0]

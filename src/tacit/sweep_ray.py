@@ -1,0 +1,93 @@
+"""The same jobs on a Ray cluster. All machines must see the folder of the runs, and have this version of Tacit.
+
+Ray only starts the work and says how it ended. What is finished, and where to go on after a crash, is in the run
+folders as always, so Ray's own retries and its object store are not used.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from tacit.errors import UserError
+from tacit.sweep import THREADS, Task
+from tacit.sweep_worker import CRASHED, work
+
+TIMEOUT = 5.0
+"""Seconds after which an address that does not answer is given up."""
+
+
+class RayCrew:
+    """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, or HOST:PORT."""
+
+    def __init__(self, address: str, workers: int | None) -> None:
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise UserError("--ray needs Ray, which is not installed: pip install 'tacit[ray]'") from None
+        self._ray, self._workers = ray, workers
+        _knock(address)
+        try:
+            ray.init(
+                address=address,
+                runtime_env={"env_vars": THREADS},
+                log_to_driver=False,
+                configure_logging=False,
+                include_dashboard=False if address == "local" else None,
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise UserError(f"there is no Ray cluster at {address}: {_first_line(error)}") from None
+        # One processor each; the run folder knows where to go on, so that Ray need not try again by itself.
+        self._work = ray.remote(num_cpus=1, max_retries=0)(work)
+
+    def __enter__(self) -> RayCrew:
+        self._running: set[Any] = set()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for handle in self._running:
+            self._ray.cancel(handle, force=True)
+        self._ray.shutdown()
+
+    @property
+    def size(self) -> int:
+        """As many as the cluster has processors now, unless there is to be a limit."""
+        return max(1, self._workers or int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def start(self, task: Task) -> Any:
+        handle = self._work.remote(task.job.algo, task.job.env, str(task.path.parent), task.job.wanted)
+        self._running.add(handle)
+        return handle
+
+    def ended(self, handles: list[Any]) -> Iterable[tuple[Any, tuple[int, str]]]:
+        if not handles:
+            return
+        ready, _ = self._ray.wait(handles, num_returns=len(handles), timeout=0)
+        for handle in ready:
+            self._running.discard(handle)
+            try:
+                yield handle, self._ray.get(handle)
+            except self._ray.exceptions.RayError as error:
+                yield handle, (CRASHED, f"the worker died: {_first_line(error)}")
+
+
+def _knock(address: str) -> None:
+    """UserError within seconds for an address where nobody listens; Ray itself would try for a minute."""
+    found = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
+    if found is None:
+        if address not in ("auto", "local"):
+            raise UserError(f"--ray takes HOST:PORT, ray://HOST:PORT, auto or local, not {address!r}")
+        return
+    try:
+        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=TIMEOUT).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"there is no Ray cluster at {address}: {error}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,103 @@
+"""How long runs took, and how long those that are still to do will take: from what was measured, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tacit import storage
+from tacit.errors import UserError
+from tacit.run import Run
+
+if TYPE_CHECKING:
+    from tacit.sweep import Task
+
+Pace = dict[tuple[str, str], float]
+"""Of an algorithm in an environment: seconds an environment step, or seconds a run where steps are not counted."""
+
+
+def record_of(run: Run) -> dict[str, Any]:
+    """Which run it was, what it took and where its numbers come from, for the results that are made of it."""
+    made = run.read("provenance.json")
+    began, ended = (datetime.fromisoformat(made[key]) for key in ("started", "finished"))
+    return {
+        "run": run.name,
+        "algo": run.config["algo"],
+        "env": run.config["env"],
+        "seed": run.config["seed"],
+        "steps": run.config["config"].get("total_steps"),
+        # The time between an interruption and going on is nobody's work.
+        "seconds": None if made.get("resumed") else (ended - began).total_seconds(),
+        "commit": made.get("commit"),
+        "versions": made.get("versions"),
+    }
+
+
+def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results") -> Pace:
+    """Of the finished runs in a folder, and of those that measured results were made of."""
+    records: list[Any] = []
+    for done in Path(out).glob("*/DONE"):
+        try:
+            records.append(record_of(Run.open(done.parent)))
+        except (UserError, KeyError, TypeError, ValueError):
+            continue  # damaged, or of another version: a pity for the estimate, no more
+    for file in Path(results).glob("*.json"):
+        try:
+            content = storage.read_json(file)
+        except UserError:
+            continue
+        runs = content.get("runs") if isinstance(content, dict) else None
+        records += runs if isinstance(runs, list) else []
+    found = defaultdict(list)
+    for record in records:
+        try:
+            found[record["algo"], record["env"]].append(record["seconds"] / (record["steps"] or 1))
+        except (KeyError, TypeError):
+            continue
+    return {key: median(values) for key, values in found.items()}
+
+
+def expected(task: Task, known: Pace) -> float | None:
+    """Seconds that a task will take from its beginning; None when nothing like it was measured."""
+    rate = known.get((task.job.algo, task.job.env))
+    return None if rate is None else rate * (task.steps or 1)
+
+
+def forecast(tasks: Sequence[Task], workers: int, known: Pace) -> str:
+    """One line: how many jobs, how many are finished, and how long the others will take."""
+    todo = [task for task in tasks if not task.done]
+    said = f"{count(len(tasks), 'job')}, {len(tasks) - len(todo)} finished"
+    if not todo:
+        return f"{said}: nothing to run"
+    times = [expected(task, known) for task in todo]
+    sure = [seconds for seconds in times if seconds is not None]
+    said += f", {len(todo)} to run with {count(workers, 'worker')}"
+    if sure:
+        said += f": about {in_words(max(sum(sure) / workers, *sure))}"
+    unknown = {(t.job.algo, t.job.env) for t, seconds in zip(todo, times, strict=True) if seconds is None}
+    if unknown:
+        listed = ", ".join(f"{algo} on {env}" for algo, env in sorted(unknown))
+        said += f"{' and' if sure else ':'} an unknown time (no earlier run of {listed} to judge by)"
+    return said
+
+
+def in_words(seconds: float) -> str:
+    """40 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(names: Iterable[object], most: int = 10) -> str:
+    """Names on one line, not too many."""
+    shown = [str(name) for name in names]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

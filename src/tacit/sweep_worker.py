@@ -1,0 +1,57 @@
+"""One job in a process of its own: `python -m tacit.sweep_worker`, told on standard input what to do.
+
+The first line of standard input is JSON, {"job": ..., "out": ...}. The exit status says how it went; what there is to
+say about it is the last line of the output. The parent keeps the pipe open: when it dies, however it dies, the worker
+ends too. It may be killed at any moment, and the next one goes on from the run folder's newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from typing import Any
+
+from tacit import storage
+from tacit.errors import RunFailed, UserError
+from tacit.launch import execute, start_run
+from tacit.run import RunInUse
+
+DONE, FAILED, WRONG, CRASHED, BUSY = 0, 1, 2, 70, 75
+
+
+def work(algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, str]:
+    """(how it went, what there is to say about it)."""
+    try:
+        given = {name: value for name, value in wanted.items() if value not in (None, {})}
+        command = f"tacit sweep: {algo} {env} {storage.to_json(given)}"
+        run, demos = start_run(algo, env, out=out, command=command, **wanted)
+        execute(run, demos)
+    except RunInUse as error:
+        return BUSY, str(error)
+    except UserError as error:
+        return WRONG, str(error)
+    except RunFailed as error:
+        return FAILED, str(error)
+    except Exception as error:
+        traceback.print_exc()
+        return CRASHED, f"{type(error).__name__}: {error}"
+    return DONE, ""
+
+
+def main() -> None:
+    task = storage.from_json(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    status, text = work(**task)
+    print(" ".join(text.split()), flush=True)
+    sys.exit(status)
+
+
+def _end_with_the_parent() -> None:
+    os.read(0, 1)  # returns when the parent closes its end; not through sys.stdin, whose lock would outlive main()
+    os._exit(CRASHED)
+
+
+if __name__ == "__main__":
+    main()
