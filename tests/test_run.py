@@ -196,12 +196,27 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     run.__exit__(None, None, None)
     assert run.metrics() == [{"iteration": 1}]
     assert not newest.exists(), "it would otherwise take the place of a good one"
-    (run.path / "checkpoints" / "step-00000001.safetensors").write_bytes(b"")
-    with pytest.warns(UserWarning, match="step-00000001"):
-        run.__enter__()
-    run.__exit__(None, None, None)
-    assert run.latest_checkpoint() is None
-    assert run.metrics() == []
+    last = run.path / "checkpoints" / "step-00000001.safetensors"
+    last.write_bytes(b"")
+    for _ in range(2):  # the lock is given back, and nothing is removed
+        with pytest.warns(UserWarning, match="step-00000001"), pytest.raises(UserError, match="every checkpoint in"):
+            run.__enter__()
+    assert run.metrics() == [{"iteration": 1}]
+    last.unlink()
+    with run:
+        assert run.latest_checkpoint() is None
+        assert run.metrics() == []
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    run, other = start(tmp_path), start(tmp_path, seed=1)
+    other.save_checkpoint(3, {"x": np.array([3])})
+    shutil.copytree(other.path / "checkpoints", run.path / "checkpoints")
+    with pytest.raises(UserError, match=f"checkpoint of another run, {other.name}"), run:
+        pass
+    os.rename(other.path, tmp_path / "renamed")
+    with Run.open(tmp_path / "renamed") as renamed:
+        assert renamed.latest_checkpoint()[0] == 3
 
 
 def test_models_carry_their_card(tmp_path):

@@ -10,19 +10,23 @@ that asking again finds a finished run, or goes on with an interrupted one.
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.envs.options import gridworld, listed, resolve_env
-from tacit.errors import UserError
+from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import find, make_config
-from tacit.run import Run
+from tacit.run import SCHEMA, Run, run_name
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
 
 Say = Callable[[str], None]
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def to_stderr(text: str) -> None:
@@ -34,7 +38,33 @@ def start_run(
 ) -> tuple[Run, Demonstrations | None]:
     """(the run folder under `out`, new or begun before; what it learns from). For `wanted` see `resolve`."""
     settings, demos = resolve(algo, env, **wanted)
-    return Run.start(out, **settings, command=command), demos
+    path = place(out, settings)
+    older = path.name != _name(settings)
+    return Run.open(path) if older else Run.start(out, **settings, command=command), demos
+
+
+def place(out: str | os.PathLike[str], settings: Mapping[str, Any]) -> Path:
+    """The folder of these settings, as `resolve` gives them: the one that is named after them, begun or not yet.
+
+    Or one that was begun before the algorithm got a new setting. There it counts as its default, in resuming as here;
+    so the default of a new setting must be what was done without it.
+    """
+    path = Path(out) / _name(settings)
+    if not path.exists():
+        config_class = find(settings["algo"]).load().Config
+        for file in sorted(Path(out).glob(f"{path.name.rpartition('-')[0]}-*/config.json")):
+            try:
+                begun = Run.open(file.parent).config
+                config = dataclasses.asdict(make_config(config_class, begun["config"], str(file)))
+            except UserError:
+                continue
+            if run_name({**begun, "config": config}) == path.name:
+                return file.parent
+    return path
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    return run_name({"schema": SCHEMA, **settings})
 
 
 def resolve(
@@ -122,17 +152,24 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
 
     algorithm = find(run.config["algo"]).load()
     config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
-    with run:
-        if run.done:
-            print(f"{run.path} is finished already; remove it to learn again", file=sys.stderr)
-            return dict(run.read("summary.json"))
-        try:
+    try:
+        with run:
+            if run.done:
+                print(f"{run.path} is finished already; remove it to learn again", file=sys.stderr)
+                return dict(run.read("summary.json"))
             # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
             if demos is not None and not (run.path / "demos.npz").exists():
                 save(demos, run.path / "demos.npz")
             summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
             if not run.done:
                 run.finish(summary)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"continue with `tacit resume {run.path}`") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"continue with `tacit resume {run.path}`") from None
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise RunFailed(
+            f"cannot write {error.filename or run.path}: {error.strerror}; nothing that was saved before is lost: "
+            f"make room, then continue with `tacit resume {run.path}`"
+        ) from None
     return dict(summary)

@@ -44,10 +44,17 @@ def atomic_open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(tmp, path)
-    except BaseException:
+    except BaseException as error:
         tmp.unlink(missing_ok=True)
+        _name_file(error, path, str(tmp))
         raise
     _sync_folder(path.parent)
+
+
+def _name_file(error: BaseException, path: str | os.PathLike[str], *known_as: str) -> None:
+    """Let an error tell which file it is about: a full disk does not say, and nobody knows the temporary names."""
+    if isinstance(error, OSError) and error.filename in (None, *known_as):
+        error.filename = os.fspath(path)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -213,12 +220,16 @@ def sha256_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 def append_jsonl(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
     """Add one line. What a killed writer left of an unfinished line is cut off first, so lines never run together."""
     line = (to_json(record) + "\n").encode("utf-8")
-    with open(path, "a+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size and _byte_at(file, size - 1) != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line)
+    try:
+        with open(path, "a+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size and _byte_at(file, size - 1) != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(line)
+    except OSError as error:
+        _name_file(error, path)
+        raise
 
 
 def _byte_at(file: BinaryIO, offset: int) -> bytes:

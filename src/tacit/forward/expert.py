@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import RunFailed, UserError
-from tacit.forward import ppo_lagrangian
-from tacit.forward.collect import make_vec
+from tacit.forward import agent, ppo_lagrangian
+from tacit.forward.collect import interface_of, make_vec
 from tacit.run import versions
 
 if TYPE_CHECKING:
@@ -46,6 +46,23 @@ class Config(ppo_lagrangian.Config):
     """Episodes of the final evaluation, stochastic and deterministic each."""
     checkpoint_every: int = 20
     """Iterations between checkpoints."""
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before a run folder is made and hours are spent."""
+    for name in ("total_steps", "n_envs", "eval_episodes", "checkpoint_every"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    if config.demonstrations < 0:
+        raise UserError(f"demonstrations cannot be negative: {config.demonstrations}; 0 writes none")
+    agent.check(config, config.n_envs)
+    ppo_lagrangian.check(config)
+    env = make_vec(env_id, 1, **env_kwargs)
+    try:
+        interface_of(env, scaled=config.scale_actions)
+        cautious_cost(env, config.margin)
+    finally:
+        env.close()
 
 
 def run(
@@ -79,37 +96,49 @@ def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     """The last policy. A diverging training stops with its last good checkpoint kept."""
     from tacit.progress import live
 
-    saved = run.latest_checkpoint()
-    state = None if saved is None else ppo_lagrangian.state_from_arrays(saved[1], saved[2]["state"])
+    state = begun(run)
     if state is not None and state.steps >= config.total_steps:
         return ppo_lagrangian.policy_of(state)
     done = 0 if state is None else state.iterations
     total = -(-config.total_steps // config.rollout_steps)
     cost = cautious_cost(env, config.margin)
     steps = ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=config.fall_cost)
-    with live("training", total=total - done) as update:
-        for state, metrics in steps:
-            record = {"iteration": state.iterations, "steps": state.steps, **metrics}
-            if not all(np.isfinite(value) for key, value in record.items() if key.startswith("train/")):
-                raise RunFailed(
-                    f"training diverged at step {state.steps}: a loss is not finite; the last good checkpoint is in "
-                    f"{run.path / 'checkpoints'}; try a smaller learning rate"
+    try:
+        with live("training", total=total - done) as update:
+            for state, metrics in steps:
+                run.log({"iteration": state.iterations, "steps": state.steps, **metrics})
+                if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
+                    arrays, metadata = ppo_lagrangian.state_to_arrays(state)
+                    run.save_checkpoint(state.iterations, arrays, {"state": metadata})
+                update(
+                    METRICS_SHOWN.format(
+                        steps=state.steps,
+                        fps=metrics.get("time/fps", float("nan")),
+                        ret=metrics.get("rollout/ep_rew_mean", float("nan")),
+                        violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
+                        lam=metrics["train/multiplier"],
+                    )
                 )
-            run.log(record)
-            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                arrays, metadata = ppo_lagrangian.state_to_arrays(state)
-                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
-            update(
-                METRICS_SHOWN.format(
-                    steps=state.steps,
-                    fps=metrics.get("time/fps", float("nan")),
-                    ret=metrics.get("rollout/ep_rew_mean", float("nan")),
-                    violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
-                    lam=metrics["train/multiplier"],
-                )
-            )
+    except RunFailed as error:
+        kept = run.latest_checkpoint()
+        what = "no checkpoint had been written" if kept is None else f"the checkpoint of iteration {kept[0]} is kept in"
+        raise RunFailed(f"{error}; {what}" + (f" {run.path / 'checkpoints'}" if kept else "")) from error
     assert state is not None
     return ppo_lagrangian.policy_of(state)
+
+
+def begun(run: Run) -> ppo_lagrangian.State | None:
+    """Where the newest checkpoint left the training; None without one."""
+    saved = run.latest_checkpoint()
+    if saved is None:
+        return None
+    try:
+        return ppo_lagrangian.state_from_arrays(saved[1], saved[2].get("state", {}))
+    except UserError as error:
+        raise UserError(
+            f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {error}; use the version of "
+            "Tacit that provenance.json names, or remove that folder to start the run again"
+        ) from None
 
 
 def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:

@@ -101,8 +101,8 @@ class State:
         return self.agent.iterations
 
 
-def init(env: VectorEnv, config: Config, seed: int) -> State:
-    """Fresh networks and multiplier, freshly reset environments."""
+def check(config: Config) -> None:
+    """UserError for settings of the constraint that cannot work."""
     if config.multiplier not in ("fixed", "ascent", "softplus", "pid"):
         raise UserError(f"multiplier is fixed, ascent, softplus or pid, not {config.multiplier!r}")
     if config.penalty_unit not in ("rbar", "reward", "advantage"):
@@ -113,6 +113,11 @@ def init(env: VectorEnv, config: Config, seed: int) -> State:
         raise UserError("budget and multiplier_init cannot be negative")
     if config.multiplier == "softplus" and config.multiplier_init == 0:
         raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
+
+
+def init(env: VectorEnv, config: Config, seed: int) -> State:
+    """Fresh networks and multiplier, freshly reset environments."""
+    check(config)
     return State(
         agent.init(env, config, seed, n_critics=1 if config.critics == "single" else 2),
         lagrange.start(
@@ -143,9 +148,18 @@ def reinitialise(config: Config, state: State) -> State:
 
 
 def iterate(
-    env: VectorEnv, config: Config, state: State, cost: CostFunction | None = None, terminal_cost: float | None = None
+    env: VectorEnv,
+    config: Config,
+    state: State,
+    cost: CostFunction | None = None,
+    terminal_cost: float | None = None,
+    *,
+    hold_policy: bool = False,
 ) -> tuple[State, Metrics, collect.Rollout]:
-    """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides that of the config."""
+    """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides that of the config.
+
+    With `hold_policy` only the critics learn: for a policy that comes from elsewhere.
+    """
     started = time.perf_counter()
     learner, rollout = ppo.gather(env, config, state.agent)
     collected = time.perf_counter()
@@ -162,7 +176,7 @@ def iterate(
 
     if config.critics == "single":
         learner, signal = ppo.scale_reward(config, learner, rollout.rew - penalty * charged, rollout.done)
-        learner, metrics = ppo.improve(config, learner, rollout, [signal])
+        learner, metrics = ppo.improve(config, learner, rollout, [signal], weights=(0.0 if hold_policy else 1.0,))
     else:
         learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
         # A critic learns values of ordinary size; what the scales have changed is put right in the weight.
@@ -174,7 +188,7 @@ def iterate(
             learner,
             rollout,
             [reward, charged / cost_scale.std],
-            weights=(1.0, -penalty),
+            weights=(0.0, 0.0) if hold_policy else (1.0, -penalty),
             gammas=(config.gamma, config.cost_gamma),
             lambdas=(config.gae_lambda, config.cost_gae_lambda),
             relative=config.penalty_unit == "advantage",
