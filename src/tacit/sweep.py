@@ -28,8 +28,8 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit import storage
 from tacit.errors import UserError
-from tacit.launch import resolve, to_stderr
-from tacit.run import SCHEMA, Run, in_use, run_name
+from tacit.launch import place, resolve, to_stderr
+from tacit.run import Run, in_use
 from tacit.sweep_time import in_words
 from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG
 
@@ -94,7 +94,7 @@ def prepare(jobs: Iterable[Job], out: str | os.PathLike[str]) -> list[Task]:
             settings, _ = resolve(job.algo, job.env, **job.wanted, say=lambda text: None)
         except UserError as error:
             raise UserError(f"{job}: {error}") from None
-        path = Path(out).absolute() / run_name({"schema": SCHEMA, **settings})
+        path = place(Path(out).absolute(), settings)
         task = Task(job, path, settings["config"].get("total_steps"))
         if task.done:
             task.status = "done"

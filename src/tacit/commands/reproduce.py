@@ -1,67 +1,175 @@
 """Measure an experiment again, and write its numbers, table and figure.
 
-  tacit reproduce NAME [--sets N] [--out results]
+  tacit reproduce NAME [--seeds N] [--workers N] [--out results]
 
 Writes NAME.json (every repetition, with command, versions and commit), NAME.md (the table) and NAME.png (the figure).
-`tacit reproduce --list` says what there is; --redraw makes table and figure anew from the JSON.
+`tacit reproduce --list` says what there is, and what the results hold.
+
+An experiment that is made of runs says first how long they will take, runs those that are not finished (see
+`tacit sweep`), draws what is there and lists what is missing. The same command again goes on where it stopped.
 
 Examples:
   tacit reproduce exact-stochasticity
   tacit reproduce exact-stochasticity --sets 3 --out /tmp/quick
+  tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
+  tacit reproduce table-experts --quick              a few steps each: does it work here?
+  tacit reproduce table-experts --no-run             draw what is finished, run nothing
+  tacit reproduce table-experts --redraw             table and figure anew, from the JSON
 """
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import tyro
 
 from tacit import storage
 from tacit.commands import call
-from tacit.errors import UserError
+from tacit.errors import RunFailed, UserError
+from tacit.launch import to_stderr
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
+Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+SETS = 20
 
 
 def main(args: list[str]) -> Any:
     def reproduce(
-        name: Name = None, /, *, sets: int = 20, out: str = "results", redraw: bool = False, list: bool = False
+        name: Name = None,
+        /,
+        *,
+        seeds: Seeds = None,
+        sets: Number = None,
+        quick: bool = False,
+        workers: Number = None,
+        runs: str = "runs",
+        out: str = "results",
+        dry_run: bool = False,
+        no_run: bool = False,
+        redraw: bool = False,
+        list: bool = False,
     ) -> None:
         """Reproduce.
 
         Args:
             name: Experiment.
-            sets: Independent repetitions.
+            seeds: How many seeds (3), or which (0,1,2).
+            sets: Independent repetitions of an experiment that is not made of runs; 20 when not given.
+            quick: Only try it out; the results are called NAME-quick.
+            workers: Runs at once; as many as there are processors when not given.
+            runs: Folder for run folders; finished ones are not run again.
             out: Folder for the results.
-            redraw: Only draw table and figure again.
-            list: List the experiments.
+            dry_run: Only say how long it will take.
+            no_run: Run nothing, draw what is finished.
+            redraw: Only draw table and figure again, from the JSON.
+            list: List the experiments, and what the results hold.
         """
         from tacit import reproduce as experiments
+        from tacit.run import provenance
 
         if list:
-            for key, text in experiments.EXPERIMENTS.items():
-                print(f"{key:24} {text}")
-            return
+            return _list(Path(out))
         if name is None:
             raise UserError("name an experiment; `tacit reproduce --list` says what there is")
-        if sets < 2:
-            raise UserError(f"--sets must be at least 2, not {sets}: an interval needs repetitions")
         module = experiments.find(name)
-        base = Path(out) / name
+        base = Path(out) / (f"{name}-quick" if quick else name)
+        record = provenance(shlex.join(["tacit", "reproduce", *args]))
         if redraw:
-            results = storage.read_json(base.with_suffix(".json"))
+            results = storage.read_json(f"{base}.json")
+        elif hasattr(module, "jobs"):
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, dry_run, no_run)
+            results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
-            from tacit.progress import live
-            from tacit.run import provenance
-
-            record = provenance(shlex.join(["tacit", "reproduce", *args]))
-            with live(name) as update:
-                results = {"provenance": record, **module.measure(sets, update)}
-            storage.write_json(base.with_suffix(".json"), results)
-        storage.atomic_write_text(base.with_suffix(".md"), module.table(results))
-        storage.atomic_write_bytes(base.with_suffix(".png"), module.figure(results))
+            numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run)
+            results = numbers and {"schema": experiments.SCHEMA, "provenance": record, **numbers}
+        if results is None:
+            return
+        text, picture = experiments.draw(module, results, f"{base}.json")
+        if not redraw:
+            storage.write_json(f"{base}.json", results)
+        storage.atomic_write_text(f"{base}.md", text)
+        storage.atomic_write_bytes(f"{base}.png", picture)
         print(f"{base}.json  {base}.md  {base}.png")
+        missing = results.get("missing") or []
+        for lost in missing:
+            to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
+        if missing and not (no_run or redraw):
+            raise RunFailed(f"{len(missing)} runs did not finish; table and figure show the others")
 
     return call(reproduce, "reproduce", __doc__, args)
+
+
+def _from_runs(
+    module: ModuleType,
+    seeds: str | None,
+    quick: bool,
+    runs: str,
+    out: str,
+    workers: int | None,
+    dry_run: bool,
+    no_run: bool,
+) -> dict[str, Any] | None:
+    """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
+    from tacit import reproduce as experiments
+    from tacit.sweep import prepare, run_tasks, usable_cpus
+    from tacit.sweep_time import forecast, pace
+
+    chosen = experiments.seeds_of(seeds, module.SEEDS)
+    tasks = prepare(module.jobs(chosen, quick), runs)
+    to_stderr(forecast(tasks, workers or usable_cpus(), pace(runs, out)))
+    if dry_run:
+        return None
+    if not no_run:
+        try:
+            run_tasks(tasks, workers=workers)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on from here") from None
+    found = experiments.gather(module, tasks)
+    if not found["runs"]:
+        raise RunFailed(f"none of the {len(tasks)} runs is finished in {runs}: there is nothing to draw")
+    return found
+
+
+def _measured(module: ModuleType, name: str, sets: int, base: Path, dry_run: bool) -> dict[str, Any] | None:
+    """The numbers of an experiment that needs nothing but this process."""
+    from tacit.progress import live
+    from tacit.sweep_time import in_words
+
+    try:
+        time = f"about {in_words(module.seconds(storage.read_json(f'{base}.json')) * sets)}"
+    except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
+        time = "an unknown time (no earlier results to judge by)"
+    to_stderr(f"{sets} sets: {time}")
+    if dry_run:
+        return None
+    with live(name) as update:
+        return dict(module.measure(sets, update))
+
+
+def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
+    from tacit.reproduce import seeds_of
+
+    if sets is None:
+        numbers = seeds_of(seeds, range(2 if quick else SETS))
+        if numbers != [*range(len(numbers))]:
+            raise UserError("this experiment numbers its sets from 0: give --seeds how many")
+        sets = len(numbers)
+    if sets < 2:
+        raise UserError(f"--sets must be at least 2, not {sets}: an interval needs repetitions")
+    return sets
+
+
+def _list(out: Path) -> None:
+    from tacit.reproduce import EXPERIMENTS, in_words
+
+    for name, text in EXPERIMENTS.items():
+        file = out / f"{name}.json"
+        try:
+            found = in_words(storage.read_json(file)) if file.exists() else "not there"
+        except (UserError, KeyError, TypeError) as error:
+            found = f"damaged or of another version: {error!r}"
+        print(f"{name:24} {text}\n{'':24} {file}: {found}")

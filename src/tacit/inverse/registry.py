@@ -1,6 +1,7 @@
 """The algorithms by name. Each is a module, imported when it is asked for, with
 
-Config    a frozen dataclass, a docstring a field: the settings, and the options of `tacit learn NAME`
+Config    a frozen dataclass, a docstring a field: the settings, and the options of `tacit learn NAME`; the default of a
+          setting that is added later is what was done without it, because earlier runs are completed with it
 run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 """

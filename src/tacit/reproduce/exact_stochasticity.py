@@ -67,6 +67,12 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
     }
 
 
+def seconds(results: dict[str, Any]) -> float:
+    """Solving, of one set at all slips by all methods."""
+    taken = sum(record["seconds"] for records in results["methods"].values() for record in records)
+    return float(taken / results["sets"])
+
+
 def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[str, float]) -> dict[str, Any]:
     from tacit.evaluate import cost_quality, reachable_states
 
