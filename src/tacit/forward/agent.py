@@ -105,6 +105,10 @@ def check(config: Config, n_envs: int) -> None:
         )
     if config.epochs < 1 or config.lr <= 0 or not 0 <= config.gamma <= 1:
         raise UserError("epochs must be at least 1, lr positive and gamma between 0 and 1")
+    if not 0 <= config.lr_decay_start < 1:
+        raise UserError(
+            f"lr_decay_start is a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
+        )
     if config.entropy not in ("return", "loss") or config.standardise not in ("rollout", "minibatch", "none"):
         raise UserError("entropy is 'return' or 'loss'; standardise is 'rollout', 'minibatch' or 'none'")
 

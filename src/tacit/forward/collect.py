@@ -45,6 +45,8 @@ class Rollout:
     """(T, N) float64: the environment's own info["cost"]; None if it reports none."""
     terminated: Array
     done: Array
+    times: Array
+    """(T, N) number of the step within its episode, from 0."""
 
     def __len__(self) -> int:
         return int(self.done.size)
@@ -157,7 +159,8 @@ def collect(
             t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
             raise RunFailed(f"the environment returned a {name} that is not finite (step {t} of the rollout, copy {i})")
 
-    rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done)
+    times = _times(carry.episode[1], done)
+    rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done, times)
     episode, recent = _episodes(carry, rew, cost, done)
     return rollout, Carry(current, episode, recent, _state_of(env))
 
@@ -189,6 +192,16 @@ def _stepper(env: VectorEnv, face: Interface) -> Callable[[Array], StepResult]:
 
     # A wrapper's own step must not be bypassed.
     return fast if env.unwrapped is env and hasattr(env, "step_arrays") else general
+
+
+def _times(lengths: Array, done: Array) -> Array:
+    """(T, N) step numbers when the running episodes already have so many steps."""
+    times = np.empty(done.shape, np.int64)
+    now = lengths.astype(np.int64)
+    for t in range(len(done)):
+        times[t] = now
+        now = np.where(done[t], 0, now + 1)
+    return times
 
 
 def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array, Array]:

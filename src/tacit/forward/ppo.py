@@ -63,6 +63,8 @@ class Config:
     """Adam's learning rate at the start."""
     lr_final: float = 1.0
     """Learning rate at the end as a fraction of the first, reached linearly."""
+    lr_decay_start: float = 0.0
+    """Share of the training after which the learning rate begins to fall."""
     gamma: float = 0.99
     """Discount."""
     gae_lambda: float = 0.95
@@ -322,8 +324,9 @@ def improve(
 
 
 def learning_rate(config: Config, steps: int) -> float:
-    """Linear from lr to lr * lr_final over total_steps."""
-    progress = min(1.0, steps / config.total_steps)
+    """lr until lr_decay_start of total_steps, then linearly to lr * lr_final at their end."""
+    late = steps / config.total_steps - config.lr_decay_start
+    progress = min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
     return config.lr * (1.0 + (config.lr_final - 1.0) * progress)
 
 

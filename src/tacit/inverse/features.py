@@ -1,0 +1,156 @@
+"""phi_zeta and lam in JAX: what the inverse step differentiates. `tacit.cost.LearnedCost` runs the same in NumPy.
+
+Features start near 0 (negative output bias) and lam small, so that the first cost is near 0 everywhere; with lam = 0
+phi would get no gradient. Pre-training as an auto-encoder makes the features say something about the inputs before
+any of them is priced (the paper's section on learning features).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from tacit.cost import Inputs, LearnedCost
+
+Array = NDArray[Any]
+STEEPNESS = 12.0
+"""Initial slope of the thresholds, per standard deviation of the input."""
+
+
+class Phi(NamedTuple):
+    """zeta: parameters of the features, see `tacit.cost`."""
+
+    slopes: Any
+    offsets: Any
+    """(d, m) of the thresholds."""
+    weights: tuple[Any, ...]
+    biases: tuple[Any, ...]
+    """Of the joint network."""
+
+
+class Params(NamedTuple):
+    """The dual variables."""
+
+    phi: Phi
+    lam: Any
+
+
+def init(
+    rng: np.random.Generator,
+    z: Array,
+    *,
+    thresholds: int,
+    hidden: tuple[int, ...],
+    joint: int,
+    lam: float,
+    bias: float,
+) -> Params:
+    """Fresh features for inputs like z (n, d): `thresholds` for each input, `joint` outputs of a network on all.
+
+    Thresholds begin at quantiles of the data, half of them rising, half falling. `bias` is the joint features' output
+    bias.
+    """
+    d = z.shape[1]
+    slopes = np.zeros((d, thresholds))
+    offsets = np.zeros((d, thresholds))
+    if thresholds:
+        signs = np.where(np.arange(thresholds) % 2, 1.0, -1.0)
+        # From both ends inwards, closest together at the ends: rising ones lie high, falling ones low, as "too much"
+        # and "too little" do, and what is demonstrated ends somewhere out there.
+        pairs = math.ceil(thresholds / 2)
+        ranks = 0.5 * np.geomspace(1e-3, 1.0, pairs)[np.arange(thresholds) // 2]
+        places = np.quantile(z, np.where(signs > 0, 1.0 - ranks, ranks), axis=0).T
+        slopes = signs * STEEPNESS / np.maximum(z.std(axis=0), 1e-3)[:, None]
+        offsets = -slopes * places
+    weights, biases = [], []
+    sizes = [d, *hidden, joint] if joint else []
+    for n_in, n_out in itertools.pairwise(sizes):
+        weights.append(rng.standard_normal((n_in, n_out)) * math.sqrt(2.0 / n_in))
+        biases.append(np.zeros(n_out))
+    if joint:
+        biases[-1] = np.full(joint, bias)
+    linear = not thresholds and not joint
+    arrays = Params(
+        Phi(slopes, offsets, tuple(weights), tuple(biases)), np.full(d if linear else thresholds * d + joint, lam)
+    )
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), arrays)
+
+
+def features(phi: Phi, z: jax.Array) -> jax.Array:
+    """phi (B, k) of scaled inputs (B, d)."""
+    if phi.slopes.size == 0 and not phi.weights:
+        return z
+    parts = [jax.nn.sigmoid(z[:, :, None] * phi.slopes + phi.offsets).reshape(len(z), -1)]
+    if phi.weights:
+        x = z
+        for weight, bias in zip(phi.weights[:-1], phi.biases[:-1], strict=True):
+            x = jax.nn.relu(x @ weight + bias)
+        parts.append(jax.nn.sigmoid(x @ phi.weights[-1] + phi.biases[-1]))
+    return jnp.concatenate(parts, axis=1)
+
+
+def to_cost(params: Params, inputs: Inputs, **fields: Any) -> LearnedCost:
+    """The artefact."""
+    phi, lam = jax.tree.map(np.asarray, params)
+    return LearnedCost(inputs, lam, phi.slopes, phi.offsets, phi.weights, phi.biases, **fields)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Auto-encoder
+
+
+def pretrain(
+    rng: np.random.Generator, phi: Phi, z: Array, *, epochs: int, lr: float, batch_size: int
+) -> tuple[Phi, list[float]]:
+    """phi as the encoder of z (n, d) with a mirrored ReLU decoder, by minibatch Adam; the mean loss of each epoch."""
+    if not epochs or (phi.slopes.size == 0 and not phi.weights):
+        return phi, []
+    k = phi.slopes.size + (len(phi.biases[-1]) if phi.weights else 0)
+    hidden = [len(bias) for bias in phi.biases[:-1]][::-1]
+    sizes = [k, *hidden, z.shape[1]]
+    decoder = [
+        (
+            jnp.asarray(rng.standard_normal((n_in, n_out)) * math.sqrt(2.0 / n_in), jnp.float32),
+            jnp.zeros(n_out, jnp.float32),
+        )
+        for n_in, n_out in itertools.pairwise(sizes)
+    ]
+    params = (phi, decoder)
+    opt_state = optax.adam(lr).init(params)
+    batch_size = min(batch_size, len(z))
+    losses = []
+    for _ in range(epochs):
+        order = rng.permutation(len(z))[: len(z) // batch_size * batch_size].reshape(-1, batch_size)
+        params, opt_state, loss = _encode(params, opt_state, z[order], lr)
+        losses.append(float(loss))
+    return params[0], losses
+
+
+@partial(jax.jit, donate_argnums=(1,))
+def _encode(params: Any, opt_state: Any, batches: Any, lr: float) -> tuple[Any, Any, jax.Array]:
+    """One epoch over batches (M, B, d)."""
+    adam = optax.adam(lr)
+
+    def reconstruction_error(params: Any, z: jax.Array) -> jax.Array:
+        phi, decoder = params
+        x = features(phi, z)
+        for weight, bias in decoder[:-1]:
+            x = jax.nn.relu(x @ weight + bias)
+        return jnp.mean((x @ decoder[-1][0] + decoder[-1][1] - z) ** 2)
+
+    def step(carry: tuple[Any, Any], z: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
+        params, opt_state = carry
+        loss, gradient = jax.value_and_grad(reconstruction_error)(params, z)
+        updates, opt_state = adam.update(gradient, opt_state)
+        return (optax.apply_updates(params, updates), opt_state), loss
+
+    (params, opt_state), losses = jax.lax.scan(step, (params, opt_state), batches)
+    return params, opt_state, losses.mean()

@@ -1,0 +1,469 @@
+"""Maximum causal entropy inverse constrained reinforcement learning, deep: the paper's Algorithm 1.
+
+Given a reward R and demonstrations D of agents that respect hidden constraints, find
+
+    max_pi  J(pi) + beta H(pi)     s.t.   mu_pi <= mu_D + budget,       mu = E phi_zeta                          (1)
+
+where phi_zeta >= 0 are learned features and mu their expectations. The multipliers lam >= 0 of (1) price the features,
+and  c = lam . phi_zeta  is the cost. Two steps take turns:
+
+    forward   PPO improves the policy on  R - c  with causal entropy (`tacit.forward.ppo_lagrangian`, penalty 1)
+    inverse   lam and zeta descend the dual:   lam . (mu_D + budget - mu_pi)
+                                               + expert_square E_D[c^2] + learner_square E_pi[c^2]               (2)
+
+The squares are 0 in the paper. With them the dual is bounded: in the space of all functions its minimum is
+
+    c* = (rho_pi - rho_D)_+ / (2 (expert_square rho_D + learner_square rho_pi))                                  (3)
+
+which is near 0 wherever demonstrations go (expert_square large) and at most 1 / (2 learner_square), the ceiling,
+elsewhere: a constraint rather than an imitation reward. Without them nothing but the alternation bounds the scale of
+c, and where episodes can end, ending becomes cheaper than living.
+
+Episodes that end early are continued in an absorbing state up to the horizon (moments = "absorbing"), so that learner
+and demonstrations have equal mass and dying is priced like any other feature, by (3) for that single state: at the
+ceiling if no demonstration ends early. A trap guard re-initialises the policy when it sits where the cost is at its
+ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling, `guard_iterations` times
+running). Nothing here looks at the true cost; it is logged as truth/... when the environment knows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit.cost import Inputs, LearnedCost
+from tacit.demos import Demonstrations
+from tacit.errors import UserError
+from tacit.forward import collect, ppo_lagrangian
+from tacit.inverse import clone, features, samples
+from tacit.inverse.samples import Expert
+from tacit.policy import Policy
+
+Array = NDArray[Any]
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Config(ppo_lagrangian.Config):
+    """Settings of MCE-ICRL: those of PPO, and those of the inverse step."""
+
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "fixed"
+    """The learned cost carries its own multipliers: leave it fixed."""
+    budget: float = 0.0
+    """How far each feature expectation may exceed the demonstrations'; more is looser."""
+    bootstrap_steps: int = 20_480
+    """Environment steps of the nominal policy, without cost, before the first inverse step."""
+    forward_steps: int = 16_384
+    """Environment steps of PPO between two inverse steps."""
+    start: Literal["nominal", "clone"] = "nominal"
+    """With which policy the loop begins: that of the bootstrap, or one cloned from the demonstrations."""
+    clone_log_std: float = -1.0
+    """Smallest log standard deviation of a cloned policy: it must still explore."""
+    inputs: tuple[str, ...] = ()
+    """Names of the observation entries that the cost reads; none given: all."""
+    use_action: bool = False
+    """Whether the cost reads the action too."""
+    at: Literal["next", "current"] = "next"
+    """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
+    squash: bool = True
+    """arsinh of the scaled inputs, see tacit.cost."""
+    input_clip: float = 20.0
+    """Bound of the scaled inputs."""
+    thresholds: int = 8
+    """Soft thresholds for each input."""
+    joint: int = 64
+    """Sigmoid outputs of the network on all inputs (the paper's k)."""
+    feature_hidden: tuple[int, ...] = (64, 64)
+    """Hidden ReLU layers of that network."""
+    feature_bias: float = -3.0
+    """Its initial output bias; negative: features begin near 0."""
+    lam_init: float = 0.01
+    """Initial multiplier of every feature."""
+    lr_lam: float = 1e-2
+    """Learning rate of lam."""
+    lr_zeta: float = 1e-3
+    """Adam's learning rate of the features; 0: they stay as they are."""
+    zeta_decay: float = 1.0
+    """Factor on lr_zeta after each inverse step."""
+    lam_update: Literal["minibatch", "once"] = "minibatch"
+    """lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
+    minibatches: int = 300
+    """Of an inverse step; 0: one pass over the samples."""
+    dual_batch: int = 512
+    """Samples of learner and of demonstrations in a minibatch, each."""
+    expert_square: float = 20.0
+    """Weight of the squared cost of demonstrations in (2)."""
+    learner_square: float = 0.1
+    """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
+    moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
+    """Expectations per step over episodes continued to the horizon, per step over what was seen, or the paper's
+    discounted sums over trajectories."""
+    replay_share: float = 0.5
+    """Share of the learner's samples that comes from earlier forward phases."""
+    replay_phases: int = 40
+    """How many of those are kept."""
+    pretrain_epochs: int = 0
+    """Epochs of auto-encoder pre-training of the features."""
+    pretrain_lr: float = 1e-3
+    """Adam's learning rate there."""
+    guard: float = 0.95
+    """Mean cost, as a share of the ceiling, above which the policy counts as trapped; 0: no guard."""
+    guard_iterations: int = 3
+    """So many times running, in the first 70 % of the steps."""
+
+    @property
+    def ceiling(self) -> float:
+        """The largest cost that (3) allows."""
+        return 0.5 / self.learner_square if self.learner_square else np.inf
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint holds."""
+
+    forward: ppo_lagrangian.State
+    params: features.Params
+    opt_state: Any
+    inputs: Inputs
+    replay: Array
+    """(phases, rows, width): rows of earlier forward phases, oldest first."""
+    nominal: Array
+    """(rows, width) of the bootstrap, for the constraint map."""
+    absorbing: float
+    """Cost of a step in the absorbing state."""
+    rng: dict[str, Any]
+    iteration: int = 0
+    saturated: int = 0
+    """Inverse steps in a row with a mean cost near the ceiling."""
+    resets: int = 0
+    """How often the guard has re-initialised the policy."""
+
+    @property
+    def steps(self) -> int:
+        return self.forward.steps
+
+
+REPLAY_ROWS = 2048
+"""Kept of each forward phase."""
+
+
+def policy_of(state: State) -> Policy:
+    return ppo_lagrangian.policy_of(state.forward)
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """The current cost as an artefact."""
+    unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
+    return features.to_cost(state.params, state.inputs, at=config.at, unit=unit)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The inverse step
+
+
+class Batches(NamedTuple):
+    """M minibatches of B samples: scaled inputs (M, B, d); weights (M, B) whose mean of weight * f estimates E f."""
+
+    expert: Any
+    expert_weight: Any
+    learner: Any
+    learner_weight: Any
+
+
+class Hyper(NamedTuple):
+    lr_zeta: float
+    lr_lam: float
+    budget: float
+    expert_square: float
+    learner_square: float
+
+
+def dual_loss(params: features.Params, part: Batches, hyper: Hyper) -> jax.Array:
+    """(2) on a minibatch."""
+    expert = features.features(params.phi, part.expert) @ params.lam
+    learner = features.features(params.phi, part.learner) @ params.lam
+    gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
+    squares = hyper.expert_square * jnp.mean(part.expert_weight * expert**2)
+    squares += hyper.learner_square * jnp.mean(part.learner_weight * learner**2)
+    return gap + hyper.budget * jnp.sum(params.lam) + squares
+
+
+OPTIMISER = optax.scale_by_adam()
+
+
+@partial(jax.jit, static_argnames="once")
+def dual_steps(
+    params: features.Params, opt_state: Any, batches: Batches, hyper: Hyper, *, once: bool
+) -> tuple[features.Params, Any, jax.Array]:
+    """Adam on zeta and lam (on zeta alone if lam moves `once`, elsewhere), lam projected to >= 0; the mean loss."""
+
+    def step(carry: tuple[features.Params, Any], part: Batches) -> tuple[tuple[features.Params, Any], jax.Array]:
+        params, opt_state = carry
+        loss, gradient = jax.value_and_grad(dual_loss)(params, part, hyper)
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        phi = jax.tree.map(lambda p, move: p - hyper.lr_zeta * move, params.phi, moves.phi)
+        lam = params.lam if once else jnp.maximum(0.0, params.lam - hyper.lr_lam * moves.lam)
+        return (features.Params(phi, lam), opt_state), loss
+
+    (params, opt_state), losses = jax.lax.scan(step, (params, opt_state), batches)
+    return params, opt_state, losses.mean()
+
+
+@jax.jit
+def feature_means(phi: features.Phi, z: Any, weight: Any) -> jax.Array:
+    """sum_i weight_i phi(z_i), (k,)."""
+    return jnp.asarray(weight) @ features.features(phi, z)
+
+
+def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Phase) -> tuple[State, Metrics]:
+    """Descend the dual on the demonstrations and the learner's last phase (and earlier ones)."""
+    rng = _generator(state)
+    expert_z = state.inputs.scaled(expert.rows)
+    learner_z = state.inputs.scaled(phase.rows)
+    count = config.minibatches or max(1, -(-len(expert_z) // config.dual_batch))
+
+    def draw(z: Array, weight: Array, size: int) -> tuple[Array, Array]:
+        chosen = rng.integers(len(z), size=(count, size))
+        return z[chosen], (len(z) * weight[chosen]).astype(np.float32)
+
+    demo = draw(expert_z, expert.weight(config.moments, config.gamma), config.dual_batch)
+    old = round(config.replay_share * config.dual_batch) if len(state.replay) else 0
+    new = draw(learner_z, phase.weight(config.moments, config.gamma), config.dual_batch - old)
+    if old:
+        # Earlier phases stand in for the present one: the same total mass.
+        rows = state.replay.reshape(-1, state.replay.shape[-1])
+        mass = phase.weight(config.moments, config.gamma).sum()
+        past = draw(state.inputs.scaled(rows), np.full(len(rows), mass / len(rows)), old)
+        new = np.concatenate([new[0], past[0]], axis=1), np.concatenate([new[1], past[1]], axis=1)
+    lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration
+    hyper = Hyper(lr_zeta, config.lr_lam, config.budget, config.expert_square, config.learner_square)
+    once = config.lam_update == "once"
+    params, opt_state, loss = dual_steps(state.params, state.opt_state, Batches(*demo, *new), hyper, once=once)
+
+    mu_expert = feature_means(params.phi, expert_z, expert.weight(config.moments, config.gamma))
+    mu_learner = feature_means(params.phi, learner_z, phase.weight(config.moments, config.gamma))
+    gap = np.asarray(mu_learner - mu_expert)
+    if once:
+        params = params._replace(lam=jnp.maximum(0.0, params.lam + config.lr_lam * (gap - config.budget)))
+    lam = np.asarray(params.lam)
+    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed)
+    new_state = replace(
+        state,
+        params=params,
+        opt_state=opt_state,
+        absorbing=absorbing,
+        rng=dict(rng.bit_generator.state),
+        iteration=state.iteration + 1,
+        replay=_remember(state.replay, phase.rows, rng, config.replay_phases),
+    )
+    cost = cost_of(new_state, config)
+    learner_cost = cost.of_rows(phase.rows)
+    expert_cost = cost.of_rows(expert.rows)
+    return new_state, {
+        "dual/loss": float(loss),
+        "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
+        "dual/expert_cost": float(expert_cost.mean()),
+        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
+        "dual/learner_cost": float(learner_cost.mean()),
+        "dual/lam_mean": float(lam.mean()),
+        "dual/lam_max": float(lam.max()),
+        "dual/absorbing": absorbing,
+        "dual/absorbed": phase.absorbed,
+        "dual/clipped": state.inputs.clipped_share(phase.rows),
+    }
+
+
+def absorbing_cost(config: Config, expert: float, learner: float) -> float:
+    """(3) for the absorbing state, where demonstrations and learner spend these shares of their time."""
+    if config.moments != "absorbing":
+        return 0.0
+    if expert == 0.0:
+        return config.ceiling if np.isfinite(config.ceiling) else 0.0
+    spread = config.expert_square * expert + config.learner_square * learner
+    return max(0.0, (learner - expert) / (2.0 * spread)) if spread > 0 else 0.0
+
+
+def _remember(replay: Array, rows: Array, rng: np.random.Generator, phases: int) -> Array:
+    """The replay with a sample of these rows at its end."""
+    kept = rows[rng.integers(len(rows), size=REPLAY_ROWS)][None]
+    return np.concatenate([replay, kept])[max(0, len(replay) + 1 - phases) :]
+
+
+def _generator(state: State) -> np.random.Generator:
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state.rng
+    return rng
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The loop
+
+
+def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tuple[State, Metrics]:
+    """Lines 1 to 3: the nominal policy, without cost; the inputs' scale; features, pre-trained."""
+    check(config)
+    forward = ppo_lagrangian.init(env, config, seed)
+    zero = lambda obs, act, next_obs: np.zeros(len(obs))  # noqa: E731
+    forward, rollouts, metrics, _ = _forward(env, config, forward, config.bootstrap_steps, zero, 0.0)
+    forward = ppo_lagrangian.freeze_reward_scale(forward)
+    rng = np.random.default_rng([seed, 3])
+    face = forward.agent.interface
+    inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
+    expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
+    phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
+    linear = not config.thresholds and not config.joint
+    inputs = samples.unit_scale(inputs, expert.rows) if linear else samples.fit_scale(inputs, expert.rows, phase.rows)
+    z = np.concatenate([inputs.scaled(expert.rows), inputs.scaled(phase.rows)])
+    params = features.init(
+        rng,
+        z,
+        thresholds=config.thresholds,
+        hidden=config.feature_hidden,
+        joint=config.joint,
+        lam=config.lam_init,
+        bias=config.feature_bias,
+    )
+    phi, losses = features.pretrain(
+        rng, params.phi, z, epochs=config.pretrain_epochs, lr=config.pretrain_lr, batch_size=config.dual_batch
+    )
+    params = params._replace(phi=phi)
+    if losses:
+        metrics |= {"dual/reconstruction_first": losses[0], "dual/reconstruction_last": losses[-1]}
+    if config.start == "clone":
+        forward = clone.start_from(forward, demos, rng, config.clone_log_std)
+    state = State(
+        forward=forward,
+        params=params,
+        opt_state=OPTIMISER.init(params),
+        inputs=inputs,
+        replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
+        nominal=phase.rows[:: max(1, len(phase.rows) // 8192)],
+        absorbing=0.0,
+        rng=dict(rng.bit_generator.state),
+    )
+    state, dual = inverse_step(config, state, expert, phase)
+    return state, metrics | dual
+
+
+def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
+    """A forward phase with the current cost, and an inverse step."""
+    started = time.perf_counter()
+    cost = cost_of(state, config)
+    terminal = config.gamma * state.absorbing / (1.0 - config.gamma) if config.gamma < 1 else 0.0
+    forward, rollouts, metrics, mean_cost = _forward(
+        env,
+        config,
+        state.forward,
+        config.forward_steps,
+        cost.of_steps,
+        terminal,
+        # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+        hold_policy=config.start == "clone" and state.iteration == 1,
+    )
+    state = replace(state, forward=forward)
+    between = time.perf_counter()
+    phase = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
+    state, dual = inverse_step(config, state, expert, phase)
+    state, guard = _guarded(config, state, mean_cost)
+    now = time.perf_counter()
+    return state, metrics | dual | guard | {
+        "time/inverse_seconds": now - between,
+        "time/iteration_seconds": now - started,
+        "time/fps": config.forward_steps / (now - started),
+    }
+
+
+def _forward(
+    env: VectorEnv,
+    config: Config,
+    state: ppo_lagrangian.State,
+    steps: int,
+    cost: ppo_lagrangian.CostFunction,
+    terminal_cost: float,
+    hold_policy: bool = False,
+) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics, float]:
+    """PPO for so many steps; the rollouts, the last metrics, the mean cost that was charged."""
+    rollouts, rollout_seconds, update_seconds, costs = [], 0.0, 0.0, []
+    for _ in range(max(1, steps // config.rollout_steps)):
+        state, metrics, rollout = ppo_lagrangian.iterate(
+            env, config, state, cost, terminal_cost, hold_policy=hold_policy
+        )
+        rollouts.append(rollout)
+        costs.append(metrics["train/cost_mean"])
+        rollout_seconds += metrics["time/rollout_seconds"]
+        update_seconds += metrics["time/update_seconds"]
+    truth = {
+        "rollout/cost_mean": "truth/violation_rate_step",
+        "rollout/ep_violation_rate": "truth/violation_rate_episode",
+    }
+    dropped = ("rollout/ep_cost_mean", "train/multiplier", "train/penalty")
+    named = {truth.get(key, key): value for key, value in metrics.items() if key not in dropped}
+    named |= {"time/rollout_seconds": rollout_seconds, "time/update_seconds": update_seconds}
+    return state, rollouts, named, float(np.mean(costs))
+
+
+def _guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Metrics]:
+    """Re-initialise the policy if it is trapped: judged by the cost that it was charged alone."""
+    limit = config.guard * config.ceiling
+    saturated = state.saturated + 1 if 0 < limit <= mean_cost else 0
+    early = state.steps < 0.7 * config.total_steps
+    if saturated >= config.guard_iterations and early:
+        forward = ppo_lagrangian.reinitialise(config, state.forward)
+        state = replace(state, forward=forward, saturated=0, resets=state.resets + 1)
+    else:
+        state = replace(state, saturated=saturated)
+    return state, {"guard/mean_cost": mean_cost, "guard/resets": float(state.resets)}
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """Train until config.total_steps; yields (state, metrics) after the bootstrap and after every outer iteration.
+
+    With a `state` (of this or another process) training continues from there, exactly as if it had not stopped.
+    """
+    if state is None:
+        state, metrics = init(env, demos, config, seed)
+        yield state, metrics
+    else:
+        state = replace(state, forward=ppo_lagrangian.resume(env, config, state.forward))
+    face = state.forward.agent.interface
+    expert = samples.of_demonstrations(demos, face, state.inputs, config.at, samples.horizon_of(env, demos))
+    while state.steps < config.total_steps:
+        state, metrics = iterate(env, config, state, expert)
+        yield state, metrics
+
+
+def check(config: Config) -> None:
+    """UserError for settings that cannot work."""
+    choices: Sequence[tuple[str, Sequence[str]]] = (
+        ("start", ("nominal", "clone")),
+        ("at", ("next", "current")),
+        ("lam_update", ("minibatch", "once")),
+        ("moments", ("absorbing", "normalised", "sum")),
+    )
+    for name, allowed in choices:
+        if getattr(config, name) not in allowed:
+            raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
+    if config.at == "next" and config.use_action:
+        raise UserError('a cost of the state that a step reaches cannot read the action: use at="current"')
+    for name in ("budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init"):
+        if not getattr(config, name) >= 0:
+            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
+    for name in ("thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"):
+        if getattr(config, name) < 0:
+            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
+    if not 0 <= config.replay_share < 1:
+        raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+    if config.multiplier != "fixed":
+        raise UserError("the learned cost carries its own multipliers: multiplier must be fixed")

@@ -1,0 +1,156 @@
+"""What an inverse step compares: rows [observation | action] of demonstrations and of the learner, with their weights.
+
+A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in one of three senses:
+
+    absorbing    per step of an episode that goes on to the horizon; the weights sum to the share of time that is lived
+    normalised   per step that was seen; the weights sum to 1
+    sum          the discounted sum over a trajectory, E sum_t gamma^t f_t: the paper's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit.cost import Inputs, choose_columns
+from tacit.demos import Demonstrations
+from tacit.errors import UserError
+from tacit.forward.collect import Rollout
+from tacit.policy import Interface
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Expert:
+    """The demonstrations' steps."""
+
+    rows: Array
+    """(n, width) float32"""
+    times: Array
+    """(n,) step number within its trajectory."""
+    lengths: Array
+    """(trajectories,)"""
+    horizon: int
+    absorbed: float
+    """Share of time in the absorbing state."""
+
+    def weight(self, moments: str, gamma: float) -> Array:
+        if moments == "sum":
+            return (gamma**self.times / len(self.lengths)).astype(np.float32)
+        mass = 1.0 - self.absorbed if moments == "absorbing" else 1.0
+        return np.full(len(self.rows), mass / len(self.rows), np.float32)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The learner's steps of a forward phase, all rollouts end to end."""
+
+    rows: Array
+    times: Array
+    """(n,) step number within its episode."""
+    absorbed: float
+    discounted_length: float
+    """Mean of (1 - gamma^T) / (1 - gamma) needs gamma: kept as the mean length T of an episode here."""
+
+    def weight(self, moments: str, gamma: float) -> Array:
+        if moments == "sum":
+            # Self-normalised: the phase cuts episodes at both ends, their number is not a whole one.
+            powers = gamma**self.times
+            expected = (1.0 - gamma**self.discounted_length) / (1.0 - gamma) if gamma < 1 else self.discounted_length
+            return (powers * (expected / powers.sum())).astype(np.float32)
+        mass = 1.0 - self.absorbed if moments == "absorbing" else 1.0
+        return np.full(len(self.rows), mass / len(self.rows), np.float32)
+
+
+def of_demonstrations(demos: Demonstrations, face: Interface, inputs: Inputs, at: str, horizon: int) -> Expert:
+    obs = face.encode(demos.observations)
+    before = demos.rows_before
+    rows = inputs.rows(obs[before + 1 if at == "next" else before], demos.actions)
+    times = np.concatenate([np.arange(length) for length in demos.lengths])
+    lost = np.where(demos.terminated, horizon - demos.lengths, 0).sum()
+    return Expert(rows, times, demos.lengths, horizon, float(lost / (demos.lengths.sum() + lost)))
+
+
+def of_rollouts(rollouts: Sequence[Rollout], inputs: Inputs, at: str, horizon: int) -> Phase:
+    """The steps of consecutive rollouts of the same environments."""
+    obs = np.concatenate([r.next_obs if at == "next" else r.obs for r in rollouts])
+    sent = np.concatenate([r.sent for r in rollouts])
+    done = np.concatenate([r.done for r in rollouts])
+    terminated = np.concatenate([r.terminated for r in rollouts])
+    times = np.concatenate([r.times for r in rollouts])
+    lost = np.maximum(0, horizon - 1 - times)[terminated].sum()
+    ended = times[done] + 1
+    return Phase(
+        rows=inputs.rows(obs.reshape(-1, obs.shape[-1]), sent.reshape(-1, *sent.shape[2:])),
+        times=times.reshape(-1),
+        absorbed=float(lost / (times.size + lost)),
+        discounted_length=float(ended.mean()) if len(ended) else float(horizon),
+    )
+
+
+def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
+    """The time limit of the environment if it says, else the longest demonstration."""
+    spec = env.spec.max_episode_steps if env.spec is not None else None
+    horizon = getattr(env.unwrapped, "horizon", None) or spec or int(demos.lengths.max())
+    return max(int(horizon), int(demos.lengths.max()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Inputs
+
+
+def names_of(env: VectorEnv, face: Interface) -> tuple[str, ...]:
+    """Names of the encoded observation's entries."""
+    names = getattr(env, "feature_names", None) or getattr(env.unwrapped, "feature_names", None)
+    if face.n_states:
+        return tuple(f"state[{i}]" for i in range(face.n_states))
+    if names is not None and len(names) == face.obs_size:
+        return tuple(names)
+    return tuple(f"obs[{i}]" for i in range(face.obs_size))
+
+
+def unscaled_inputs(
+    env: VectorEnv, face: Interface, wanted: Sequence[str], use_action: bool, squash: bool, clip: float
+) -> Inputs:
+    """The chosen inputs, not scaled yet. UserError for a name that the environment does not have."""
+    names = names_of(env, face)
+    columns = choose_columns(names, wanted) if wanted else tuple(range(face.obs_size))
+    chosen = [names[column] for column in columns]
+    if use_action:
+        chosen += [f"action[{i}]" for i in range(face.act_size)]
+        columns += tuple(range(face.obs_size, face.obs_size + face.act_size))
+    zero, one = np.zeros(len(columns), np.float32), np.ones(len(columns), np.float32)
+    act_size = face.act_size if use_action else 0
+    return Inputs(tuple(chosen), columns, face.obs_size, act_size, zero, one, squash, clip, face.n_actions)
+
+
+def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:
+    """Centre and scale of each input: those of the narrower of the two distributions.
+
+    Demonstrations that run 200 m and a nominal policy that stays near the start put the boundary somewhere near the
+    start: the narrow one has the resolution there, and arsinh keeps the wide one apart.
+    """
+    columns = list(inputs.columns)
+    pair = [(rows[:, columns].mean(axis=0), rows[:, columns].std(axis=0)) for rows in (expert, learner)]
+    # An input that is constant in one of them says nothing about scale there.
+    spreads = np.stack([np.where(std > 1e-6, std, np.inf) for _, std in pair])
+    narrow = np.argmin(spreads, axis=0)
+    scale = spreads.min(axis=0)
+    centre = np.where(narrow == 0, pair[0][0], pair[1][0])
+    scale = np.where(np.isfinite(scale), scale, 1.0)
+    return replace(inputs, centre=centre.astype(np.float32), scale=scale.astype(np.float32))
+
+
+def unit_scale(inputs: Inputs, expert: Array) -> Inputs:
+    """Inputs that are features themselves: as they are. UserError if one is negative in a demonstration."""
+    low = expert[:, list(inputs.columns)].min(axis=0)
+    if (low < 0).any():
+        name = inputs.names[int(np.argmin(low))]
+        raise UserError(f"a linear cost needs features >= 0, and {name} is {low.min():g} in a demonstration")
+    return replace(inputs, squash=False, clip=float("inf"))
