@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 
-FAMILIES = ("tacit.envs.gridworld", "tacit.envs.robots")
+FAMILIES = ("tacit.envs.gridworld", "tacit.envs.robots", "tacit.envs.traffic")
 """Modules with an `ENVIRONMENTS` tuple."""
 
 

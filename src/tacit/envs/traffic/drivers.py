@@ -1,0 +1,42 @@
+"""Scripted drivers, to measure the task with: (observations (N, 74), generator) -> actions (N, 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tacit.envs.traffic.geometry import MAX_ACCELERATION
+from tacit.envs.traffic.observation import FEATURES, REMAINING
+from tacit.envs.traffic.recording import DT
+
+Driver = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+_TO_GOAL, _LATERAL = FEATURES.index("path_to_goal"), FEATURES.index("distance_goal_lat")
+SLACK = 25
+
+
+def coast(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Do nothing."""
+    return np.zeros((len(obs), 2))
+
+
+def to_goal(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Proportional and derivative control towards the goal, at the speed that gets there when the recorded car did."""
+    time = np.maximum((obs[:, REMAINING] - SLACK) * DT, 0.4)
+    wanted = obs[:, _TO_GOAL] / time
+    along = 2.0 * (wanted - obs[:, 6])
+    across = 0.6 * obs[:, _LATERAL] - 1.5 * obs[:, 7]
+    return np.clip(np.stack([along, across], axis=1) / MAX_ACCELERATION, -1.0, 1.0)
+
+
+def uniform(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Random actions."""
+    return rng.uniform(-1.0, 1.0, (len(obs), 2))
+
+
+def throttle(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Half throttle, straight on."""
+    return np.tile([0.5, 0.0], (len(obs), 1))
+
+
+DRIVERS: dict[str, Driver] = {"coast": coast, "to-goal": to_goal, "random": uniform, "throttle": throttle}

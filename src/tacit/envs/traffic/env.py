@@ -1,0 +1,378 @@
+"""Highway driving as Gymnasium environments, single and batched: both are the simulator of `simulator.py`.
+
+    env = gymnasium.make("tacit/HighwayDistance-v0")                       the recordings of the package: simulated traffic
+    env = gymnasium.make("tacit/HighwayVelocity-v0", recordings="highD/")  your own
+
+Sparse reward: +50 goal, -50 collision, -20 off the road, -10 time out. The true cost, info["cost"], is 1 for every step
+after which the hidden rule is broken, and at reset if the start breaks it already; no learner reads it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.envs.traffic import observation as ob
+from tacit.envs.traffic.files import traffic_of
+from tacit.envs.traffic.layout import Rules, Traffic
+from tacit.envs.traffic.recording import DT, FRAME_RATE
+from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
+from tacit.errors import UserError
+
+Recordings = str | os.PathLike[str] | Sequence[str]
+MAX_SPEED = 40.0
+MIN_GAP = 20.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a driver must not do, on observations (N, 74)."""
+
+    name: str
+    text: str
+
+    def violated(self, obs: np.ndarray) -> Flags:
+        """(N,)"""
+        if self.name == "velocity":
+            return np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED
+        return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
+
+
+RULES = {
+    "distance": Rule("distance", f"gap to the leader in the lane below {MIN_GAP:g} m"),
+    "velocity": Rule("velocity", f"speed above {MAX_SPEED:g} m/s"),
+}
+
+
+class Step(NamedTuple):
+    """What one step of N copies gives. All arrays are fresh: the next step does not change them."""
+
+    obs: np.ndarray
+    """(N, 74) what to act on next: of a new episode where the old one ended."""
+    reward: NDArray[np.float64]
+    """(N,)"""
+    cost: NDArray[np.float64]
+    """(N,) 1.0 where the state reached breaks the true rule, else 0.0."""
+    terminated: Flags
+    truncated: Flags
+    final_obs: np.ndarray
+    """(N, 74) the state reached by this step, also where the episode ended. The same array as `obs` if none ended."""
+
+
+def _rule(constraint: str) -> Rule:
+    if constraint not in RULES:
+        raise UserError(f"constraint is one of {', '.join(RULES)}, not {constraint!r}")
+    return RULES[constraint]
+
+
+def observation_space() -> gym.spaces.Box:
+    return gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
+
+
+def action_space() -> gym.spaces.Box:
+    return gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def _checked(actions: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(actions)
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise UserError(f"actions are numbers of shape {shape}, not {array.dtype} of shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise UserError("an action is not finite")
+    return array
+
+
+def draw_problem(seed: int, episode: int, n: int) -> int:
+    """The problem of the episode-th episode of a copy with this seed: a function, so that there is no state to save."""
+    return int(np.random.default_rng([seed, episode]).integers(n))
+
+
+class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """N cars, each in traffic of its own, with autoreset in the same step.
+
+    Args:
+        num_envs: number of copies.
+        constraint: the hidden rule, "distance" or "velocity".
+        recordings: a folder, a file or a list of files; those of the package (simulated) by default.
+        ego, goal, corner, split, split_seed: how problems are made from recordings, see `layout.Rules`.
+        reactive: do other vehicles brake for the ego? The original's do not.
+        skip_bad: leave out recordings that cannot be read, instead of refusing all.
+        max_episode_steps: cut episodes off earlier than the task does.
+        render_mode: None or "rgb_array" (one picture a copy).
+
+    Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's declaration)
+        "render_modes": ["rgb_array"],
+        "render_fps": round(FRAME_RATE),
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+    dt = DT
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        constraint: str = "distance",
+        *,
+        recordings: Recordings | None = None,
+        ego: str = "any",
+        goal: str = "footprint",
+        corner: bool = False,
+        split: str | None = None,
+        split_seed: int = 5,
+        reactive: bool = False,
+        skip_bad: bool = False,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, not {num_envs}")
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise UserError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
+        if render_mode not in (None, "rgb_array"):
+            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+        self.rule = _rule(constraint)
+        rules = Rules(ego, goal, corner, split, split_seed)
+        self.traffic = traffic_of(recordings, rules, skip_bad=skip_bad) if traffic is None else traffic
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.horizon = max_episode_steps
+        self.feature_names = ob.FEATURES
+        self.single_observation_space, self.single_action_space = observation_space(), action_space()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.simulator = Simulator(self.traffic, num_envs, reactive=bool(reactive))
+        self._seeds = np.full(num_envs, -1, np.int64)
+        self._episodes = np.zeros(num_envs, np.int64)
+        self._obs = np.zeros((num_envs, ob.SIZE), np.float32)
+        self._started = False
+
+    # ------------------------------------------------------------ Gymnasium's interface
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a new episode in every copy, or in those that options["reset_mask"] (N,) selects.
+
+        Copy i is seeded with seed + i, or with seed[i]; options["problem"] (N,) chooses the problems.
+        """
+        options = options or {}
+        mask = options.get("reset_mask")
+        if mask is None:
+            mask = np.ones(self.num_envs, np.bool_)
+        elif not self._started:
+            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
+        mask = np.asarray(mask)
+        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        self._seed(seed, mask)
+        rows = np.flatnonzero(mask)
+        cost = np.zeros(self.num_envs)
+        cost[rows] = self._begin(rows, options.get("problem"))
+        self._started = True
+        return self._obs.copy(), {"cost": cost, "_cost": mask}
+
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, Flags, Flags, dict[str, Any]]:
+        """One step of all copies; a copy whose episode ends is reset in the same step.
+
+        Then its rows of the observations and of info["cost"] belong to the new episode; info["final_obs"] and
+        info["final_info"] ("cost", and "outcome": indices into `OUTCOMES`) hold what the last step gave, in the rows that
+        info["_final_obs"] marks.
+        """
+        result, outcome, start_cost = self._step(actions)
+        ended = result.terminated | result.truncated
+        info: dict[str, Any] = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
+        if ended.any():
+            info["cost"] = np.where(ended, start_cost, result.cost)
+            info["final_obs"], info["_final_obs"] = result.final_obs, ended
+            last = {"cost": result.cost, "_cost": ended.copy(), "outcome": outcome.code, "_outcome": ended.copy()}
+            info["final_info"], info["_final_info"] = last, ended.copy()
+        return result.obs, result.reward, result.terminated, result.truncated, info
+
+    def step_arrays(self, actions: ArrayLike) -> Step:
+        """One step of all copies for actions (N, 2), clipped to [-1, 1]."""
+        return self._step(actions)[0]
+
+    def _step(self, actions: ArrayLike) -> tuple[Step, Outcome, NDArray[np.float64]]:
+        """The step, its outcome, and the cost (N,) of the starts of new episodes."""
+        if not self._started:
+            raise gym.error.ResetNeeded("call reset() before step()")
+        outcome = self.simulator.step(_checked(actions, (self.num_envs, 2)))
+        cost = self.rule.violated(outcome.obs).astype(np.float64)
+        terminated = outcome.ended
+        truncated = np.zeros(self.num_envs, np.bool_)
+        if self.horizon is not None:
+            truncated = ~terminated & (self.simulator.t >= self.horizon)
+        obs, start_cost = outcome.obs, np.zeros(self.num_envs)
+        self._obs = obs
+        rows = np.flatnonzero(terminated | truncated)
+        if len(rows):
+            self._obs = obs.copy()
+            start_cost[rows] = self._begin(rows)
+            obs = self._obs.copy()
+        return Step(obs, outcome.reward, cost, terminated, truncated, outcome.obs), outcome, start_cost
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One picture a copy."""
+        from tacit.envs.traffic.render import draw_ego
+
+        if not self._started:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make_vec()')
+            return None
+        return tuple(draw_ego(self.simulator, i, self._obs[i], self.rule) for i in range(self.num_envs))
+
+    # ------------------------------------------------------------ episodes
+
+    def _begin(self, rows: NDArray[np.intp], problems: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Start the next episodes of some copies; their costs at the start (len(rows),)."""
+        n = len(self.traffic.problems)
+        if problems is None:
+            chosen = np.array([draw_problem(int(self._seeds[i]), int(self._episodes[i]), n) for i in rows], np.int64)
+        else:
+            given = np.broadcast_to(np.asarray(problems), (self.num_envs,))
+            if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n:
+                raise UserError(f"problems are numbers from 0 to {n - 1}, not {problems!r}")
+            chosen = given[rows].astype(np.int64)
+        self._episodes[rows] += 1
+        self.simulator.start(rows, chosen)
+        self._obs[rows] = self.simulator.initial(rows)
+        return self.rule.violated(self._obs[rows]).astype(np.float64)
+
+    def _seed(self, seed: int | list[int | None] | None, mask: Flags) -> None:
+        seeds: list[int | None]
+        if seed is None or isinstance(seed, int | np.integer):
+            seeds = [None if seed is None else int(seed) + row for row in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+            if len(seeds) != self.num_envs:
+                raise UserError(f"a list of seeds has one entry a copy: {self.num_envs}, not {len(seeds)}")
+        for row in np.flatnonzero(mask):
+            value = seeds[row]
+            if value is None and self._seeds[row] < 0:
+                value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+            if value is not None:
+                if value < 0:
+                    raise UserError(f"a seed is not negative, as {value} is")
+                self._seeds[row], self._episodes[row] = value, 0
+
+    # ------------------------------------------------------------ saving
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything that the future depends on, as arrays; `set_state` with it continues bit by bit."""
+        if not self._started:
+            raise gym.error.ResetNeeded("call reset() before get_state()")
+        sim = self.simulator
+        state = {"seed": self._seeds, "episode": self._episodes, "obs": self._obs}
+        state |= {name: getattr(sim, name) for name in ("problem", "t", "position", "velocity")}
+        if sim.reactions is not None:
+            state |= {f"traffic_{name}": values for name, values in vars(sim.reactions).items()}
+        return {name: values.copy() for name, values in state.items()}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from what `get_state` returned, in this or another process."""
+        sim = self.simulator
+        targets: dict[str, tuple[Any, str]] = {"seed": (self, "_seeds"), "episode": (self, "_episodes"), "obs": (self, "_obs")}
+        targets |= {name: (sim, name) for name in ("problem", "t", "position", "velocity")}
+        if sim.reactions is not None:
+            targets |= {f"traffic_{name}": (sim.reactions, name) for name in vars(sim.reactions)}
+        for name, (owner, attribute) in targets.items():
+            wanted = getattr(owner, attribute)
+            if name not in state or np.shape(state[name]) != wanted.shape:
+                raise UserError(f"the state of {self.num_envs} copies needs an array {name!r} of shape {wanted.shape}")
+        problems = np.asarray(state["problem"])
+        if problems.min() < 0 or problems.max() >= len(self.traffic.problems):
+            raise UserError("the state is of other recordings: it has problems that these do not pose")
+        for name, (owner, attribute) in targets.items():
+            setattr(owner, attribute, np.array(state[name], getattr(owner, attribute).dtype))
+        sim.refresh(np.arange(self.num_envs))
+        self._started = True
+
+
+class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
+    """One car in traffic: a batch of one, without the automatic restart. Arguments as for `TrafficVectorEnv`.
+
+    info["outcome"] is one of `OUTCOMES`. reset(options={"problem": 3}) chooses the problem.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": round(FRAME_RATE)}  # noqa: RUF012
+    dt = DT
+
+    def __init__(
+        self,
+        constraint: str = "distance",
+        *,
+        recordings: Recordings | None = None,
+        ego: str = "any",
+        goal: str = "footprint",
+        corner: bool = False,
+        split: str | None = None,
+        split_seed: int = 5,
+        reactive: bool = False,
+        skip_bad: bool = False,
+        render_mode: str | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+        self.rule = _rule(constraint)
+        rules = Rules(ego, goal, corner, split, split_seed)
+        self.traffic = traffic_of(recordings, rules, skip_bad=skip_bad) if traffic is None else traffic
+        self.render_mode = render_mode
+        self.feature_names = ob.FEATURES
+        self.observation_space, self.action_space = observation_space(), action_space()
+        self.simulator = Simulator(self.traffic, 1, reactive=bool(reactive))
+        self._episode = 0
+        self._obs: np.ndarray | None = None
+        self._over = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._episode = 0
+        n = len(self.traffic.problems)
+        problem = (options or {}).get("problem")
+        if problem is None:
+            problem = draw_problem(int(self.np_random_seed), self._episode, n)
+        elif isinstance(problem, bool) or not isinstance(problem, int | np.integer) or not 0 <= problem < n:
+            raise UserError(f"a problem is a number from 0 to {n - 1}, not {problem!r}")
+        self._episode += 1
+        self._over = False
+        only = np.zeros(1, np.int64)
+        self.simulator.start(only, np.array([problem]))
+        self._obs = self.simulator.initial(only)
+        return self._obs[0].copy(), self._info(0, problem)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._obs is None or self._over:
+            raise gym.error.ResetNeeded("call reset() before step()")
+        outcome = self.simulator.step(_checked(action, (2,))[None])
+        self._obs, self._over = outcome.obs, bool(outcome.ended[0])
+        info = self._info(int(outcome.code[0]), int(self.simulator.problem[0]))
+        return outcome.obs[0].copy(), float(outcome.reward[0]), self._over, False, info
+
+    def _info(self, code: int, problem: int) -> dict[str, Any]:
+        assert self._obs is not None
+        return {"cost": float(self.rule.violated(self._obs)[0]), "outcome": OUTCOMES[code], "problem": int(problem)}
+
+    def render(self) -> Any:
+        """A picture of the road around the ego."""
+        from tacit.envs.traffic.render import draw_ego
+
+        if self._obs is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make()')
+            return None
+        return draw_ego(self.simulator, 0, self._obs[0], self.rule)

@@ -1,0 +1,92 @@
+"""Recordings from disk, whatever their form: highD's CSV files, CommonRoad scenarios, our compact form."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from tacit.envs.traffic import commonroad, compact, highd
+from tacit.envs.traffic.layout import Rules, Traffic, build
+from tacit.envs.traffic.recording import Recording
+from tacit.errors import UserError
+
+FORMS = "XX_tracks.csv with its XX_tracksMeta.csv and XX_recordingMeta.csv (also .gz, .xz), CommonRoad .xml, .traffic.npz"
+
+
+def load(path: str | os.PathLike[str]) -> Recording:
+    """One recording from a file. Of highD's three files any may be named, or their common beginning (.../03)."""
+    path = Path(path)
+    name = path.name.lower()
+    if name.endswith(compact.SUFFIX):
+        return compact.load(path)
+    if name.endswith(".xml"):
+        return commonroad.load(path)
+    prefix = highd.prefix_of(path)
+    if prefix is not None:
+        return highd.load(prefix)
+    if not path.exists():
+        raise UserError(f"{path} does not exist")
+    raise UserError(f"{path} is not a recording: expected {FORMS}")
+
+
+def find(path: str | os.PathLike[str]) -> list[Path]:
+    """The recordings in a folder, sorted; the file itself if it is one. UserError if there is none."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    found: set[Path] = set()
+    for file in path.iterdir():
+        name = file.name.lower()
+        if name.endswith((compact.SUFFIX, ".xml")):
+            found.add(file)
+        elif (prefix := highd.prefix_of(file)) is not None:
+            found.add(prefix)
+    if not found:
+        raise UserError(f"there is no recording in {path}: expected {FORMS}")
+    return sorted(found)
+
+
+def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
+    """All recordings of some files and folders. With `skip_bad` those that cannot be read are left out, with a warning."""
+    recordings = []
+    for path in paths:
+        for file in find(path):
+            try:
+                recordings.append(load(file))
+            except UserError as error:
+                if not skip_bad:
+                    raise
+                warnings.warn(f"left out: {error}", stacklevel=2)
+    if not recordings:
+        raise UserError("none of the recordings could be read")
+    return recordings
+
+
+def traffic_of(
+    recordings: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    rules: Rules = Rules(),  # noqa: B008 (frozen)
+    *,
+    skip_bad: bool = False,
+) -> Traffic:
+    """The arrays of recordings on disk (None: those of the package). They are kept: the next call is free."""
+    if recordings is None:
+        paths = [os.fspath(path) for path in compact.shipped()]
+    elif isinstance(recordings, str | os.PathLike):
+        paths = [os.fspath(recordings)]
+    else:
+        paths = [os.fspath(path) for path in recordings]
+    return _cached(tuple(paths), _stamp(paths), rules, skip_bad)
+
+
+@lru_cache(maxsize=4)
+def _cached(paths: tuple[str, ...], stamp: tuple[object, ...], rules: Rules, skip_bad: bool) -> Traffic:
+    return build(load_all(paths, skip_bad=skip_bad), rules)
+
+
+def _stamp(paths: Iterable[str]) -> tuple[object, ...]:
+    """Changes when a file does."""
+    files = [file for path in paths for file in (sorted(Path(path).iterdir()) if os.path.isdir(path) else [Path(path)])]
+    return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.is_file())

@@ -1,0 +1,255 @@
+"""A recording of highway traffic in memory: every vehicle's track, checked on construction.
+
+Coordinates are those of highD: an image of the road seen from above, x to the right, y *down*, in metres; (x, y) is the
+upper-left corner of a vehicle's bounding box, whose extent along x is the vehicle's length. Traffic of the upper
+carriageway (direction 1) drives towards -x, that of the lower one (direction 2) towards +x. 25 frames a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import UserError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FRAME_RATE = 25.0
+DT = 1.0 / FRAME_RATE
+UPPER, LOWER = 1, 2
+KINDS = {"other": 0, "car": 1, "truck": 4, "bus": 5, "static": 6}
+"""What a vehicle is, with the numbers that the observation uses."""
+MAX_SPEED = 90.0
+MAX_LENGTH, MAX_WIDTH = 40.0, 6.0
+SECTION = 420.0
+"""Metres of road that a highD camera sees."""
+MARGIN = 40.0
+"""The road goes on this far beyond the section at both ends."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A given start and goal, for recordings that bring their own (CommonRoad scenarios). In image coordinates."""
+
+    first: int
+    """Frame in which the ego starts."""
+    state: tuple[float, float, float, float]
+    """Centre x, y and velocity vx, vy."""
+    goal: tuple[float, float, float, float, float]
+    """Centre x, y, angle (in the image, from +x towards +y), half length, half width."""
+    steps: int
+    """Steps until time is out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """n vehicles; the frames of all of them end to end, vehicle by vehicle. Construction checks everything."""
+
+    name: str
+    upper_marks: Floats
+    """(lanes + 1,) y of the markings of the upper carriageway, ascending; empty if there is none."""
+    lower_marks: Floats
+    ids: Ints
+    """(n,) positive and different."""
+    kinds: Ints
+    """(n,) values of `KINDS`."""
+    directions: Ints
+    """(n,) 1 or 2."""
+    lengths: Floats
+    """(n,) extent along x, metres."""
+    widths: Floats
+    """(n,) extent along y."""
+    first: Ints
+    """(n,) first frame, from 1."""
+    counts: Ints
+    """(n,) number of frames, at least 1."""
+    x: Floats
+    """(sum of counts,) left edge."""
+    y: Floats
+    """(sum of counts,) upper edge."""
+    vx: Floats
+    """(sum of counts,) metres a second, signed as x."""
+    vy: Floats
+    speed_limit: float = -1.0
+    """Metres a second; -1: none."""
+    extend: float = 2.0
+    """How far the road reaches beyond its outermost markings, as in the original task."""
+    ends: tuple[float, float] | None = None
+    """Where the road begins and ends in x; None: 40 m beyond the section that was seen."""
+    problems: tuple[Problem, ...] = ()
+    """Starts and goals that came with the recording; empty: they are made from its cars."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Plain JSON: where it comes from, month, location, ..."""
+
+    def __post_init__(self) -> None:
+        for name in ("upper_marks", "lower_marks", "lengths", "widths", "x", "y", "vx", "vy"):
+            # + 0.0 makes a private copy, and 0 of -0, which would be another number to a hash.
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.float64) + 0.0)
+        for name in ("ids", "kinds", "directions", "first", "counts"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.int64))
+        check(self)
+
+    def __len__(self) -> int:
+        """Number of vehicles."""
+        return len(self.ids)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """(n,) where the frames of each vehicle begin."""
+        return np.cumsum(self.counts) - self.counts
+
+    @cached_property
+    def vehicle(self) -> Ints:
+        """(rows,) index of the vehicle of each row."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    @cached_property
+    def frames(self) -> Ints:
+        """(rows,) frame of each row."""
+        return np.arange(len(self.x)) - np.repeat(self.offsets - self.first, self.counts)
+
+    @property
+    def last_frame(self) -> int:
+        return int((self.first + self.counts).max()) - 1
+
+    @property
+    def seconds(self) -> float:
+        return self.last_frame / FRAME_RATE
+
+    @cached_property
+    def section(self) -> float:
+        """Length of the road that was seen: highD's 420 m, or more if a vehicle was further out."""
+        reach = float(np.ceil((self.x + self.lengths[self.vehicle]).max()))
+        return max(SECTION, reach)
+
+    @property
+    def road(self) -> tuple[float, float]:
+        """Where the road begins and ends in x."""
+        return (-MARGIN, self.section + MARGIN) if self.ends is None else self.ends
+
+    def marks(self, direction: int) -> Floats:
+        return self.upper_marks if direction == UPPER else self.lower_marks
+
+    def lanes(self) -> Ints:
+        """(rows,) lane of each row by its centre, 0 = leftmost in driving direction, clipped to the road."""
+        centre = self.y + 0.5 * self.widths[self.vehicle]
+        upper = self.directions[self.vehicle] == UPPER
+        result = np.zeros(len(self.x), np.int64)
+        for direction, chosen in ((UPPER, upper), (LOWER, ~upper)):
+            inner = self.marks(direction)[1:-1]
+            above = np.searchsorted(inner, centre[chosen])
+            result[chosen] = len(inner) - above if direction == UPPER else above
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        """Same name, road and tracks, to the last bit; `about` does not count."""
+        if not isinstance(other, Recording):
+            return NotImplemented
+        mine, theirs = vars(self), vars(other)
+        plain = ("name", "speed_limit", "extend", "ends", "problems")
+        return all(mine[key] == theirs[key] for key in plain) and all(
+            np.array_equal(mine[key], theirs[key]) for key in ARRAYS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ARRAYS = (
+    *("upper_marks", "lower_marks", "ids", "kinds", "directions", "lengths", "widths", "first", "counts"),
+    *("x", "y", "vx", "vy"),
+)
+
+
+def check(recording: Recording) -> None:
+    """UserError, naming the recording and the vehicle, for what no highway can produce."""
+    name = recording.name
+
+    def refuse(text: str) -> None:
+        raise UserError(f"recording {name}: {text}")
+
+    n, rows = len(recording.ids), len(recording.x)
+    if n == 0 or rows == 0:
+        refuse("there is no vehicle in it")
+    for key in ("kinds", "directions", "lengths", "widths", "first", "counts"):
+        if getattr(recording, key).shape != (n,):
+            refuse(f"{key} has shape {getattr(recording, key).shape}, expected ({n},): one entry a vehicle")
+    if recording.counts.min() < 1 or int(recording.counts.sum()) != rows:
+        refuse(f"{int(recording.counts.sum())} frames of vehicles were announced, {rows} are there")
+    for key in ("x", "y", "vx", "vy"):
+        values = getattr(recording, key)
+        if values.shape != (rows,):
+            refuse(f"{key} has shape {values.shape}, expected ({rows},)")
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            refuse(f"{key} of {_where(recording, row)} is {values[row]}, not a number")
+    if len(np.unique(recording.ids)) < n or recording.ids.min() < 1:
+        refuse("the ids of the vehicles must be positive and all different")
+    if recording.first.min() < 1:
+        refuse(f"frames are counted from 1, vehicle {recording.ids[recording.first.argmin()]} starts earlier")
+    for key, largest in (("lengths", MAX_LENGTH), ("widths", MAX_WIDTH)):
+        values = getattr(recording, key)
+        wrong = ~((values > 0) & (values <= largest))
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            refuse(
+                f"vehicle {recording.ids[i]} has {key[:-1]} {values[i]:g}, expected 0 to {largest:g} metres: "
+                "are the units metres?"
+            )
+    if not np.isin(recording.kinds, list(KINDS.values())).all():
+        refuse(f"a vehicle is one of {', '.join(KINDS)}")
+    _check_road(recording, refuse)
+    _check_motion(recording, refuse)
+
+
+def _check_road(recording: Recording, refuse: Any) -> None:
+    for direction, label in ((UPPER, "upper"), (LOWER, "lower")):
+        marks = recording.marks(direction)
+        used = (recording.directions == direction).any()
+        if marks.ndim != 1 or (used and len(marks) < 2) or len(marks) == 1:
+            refuse(f"the {label} carriageway has {marks.size} lane markings; at least 2 are needed")
+        if not np.isfinite(marks).all() or (np.diff(marks) < 1.0).any() or (np.diff(marks) > 20.0).any():
+            refuse(f"the {label} lane markings {marks.tolist()} must ascend by a lane's width (1 to 20 metres)")
+    if not np.isin(recording.directions, (UPPER, LOWER)).all():
+        refuse("the driving direction is 1 (upper carriageway) or 2 (lower)")
+    if not np.isfinite(recording.speed_limit) or not -1 <= recording.speed_limit <= MAX_SPEED:
+        refuse(f"the speed limit is in m/s, or -1 for none, not {recording.speed_limit:g}")
+
+
+def _check_motion(recording: Recording, refuse: Any) -> None:
+    fast = np.hypot(recording.vx, recording.vy) > MAX_SPEED
+    if fast.any():
+        row = int(np.flatnonzero(fast)[0])
+        refuse(
+            f"{_where(recording, row)} moves at {np.hypot(recording.vx[row], recording.vy[row]):.0f} m/s, more than "
+            f"{MAX_SPEED:g}: are the velocities in km/h or pixels?"
+        )
+    # Positions and velocities must tell the same story, or the units or the frame rate are not what they should be.
+    inside = np.ones(len(recording.x), bool)
+    inside[recording.offsets] = False
+    after = np.flatnonzero(inside)
+    if len(after) == 0:
+        return
+    moved = np.diff(recording.x)[after - 1]
+    expected = 0.5 * DT * (recording.vx[after] + recording.vx[after - 1])
+    way, told = float(np.abs(moved).sum()), float(np.abs(expected).sum())
+    if abs(way - told) > 0.05 * max(way, told) + 0.01 * len(after):
+        refuse(
+            f"the vehicles move {way / len(after) / DT:.1f} m/s by their positions and {told / len(after) / DT:.1f} m/s "
+            "by their velocities: expected metres, metres a second and 25 frames a second"
+        )
+    jump = np.abs(moved - expected) > 3.0
+    if jump.any():
+        row = int(after[np.flatnonzero(jump)[0]])
+        refuse(f"{_where(recording, row)} jumps by {abs(moved[np.flatnonzero(jump)[0]]):.1f} m within one frame")
+
+
+def _where(recording: Recording, row: int) -> str:
+    vehicle = int(np.searchsorted(recording.offsets, row, side="right")) - 1
+    frame = int(recording.first[vehicle]) + row - int(recording.offsets[vehicle])
+    return f"vehicle {recording.ids[vehicle]} in frame {frame}"

@@ -1,0 +1,190 @@
+"""What the traffic of a recording is like, beside published numbers of real motorways.
+
+The reference is recording 03 of highD (a German motorway, two lanes a direction, no speed limit, 1011 s), as far as its
+public description of tracks tells: `REFERENCE`. `ACCEPTED` are the ranges within which simulated traffic of that kind
+(two lanes, no limit, 1300 to 2000 vehicles an hour and direction) must be. Other roads have other numbers: for them the
+comparison is only shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.envs.traffic.neighbours import Neighbours
+from tacit.envs.traffic.recording import DT, KINDS, Recording
+
+REFERENCE: Mapping[str, float] = {
+    "car_speed_mean": 34.4,
+    "car_speed_sd": 5.3,
+    "car_speed_p5": 25.6,
+    "car_speed_p50": 33.9,
+    "car_speed_p95": 44.1,
+    "car_share_above_40": 0.152,
+    "car_lane_changes": 0.174,
+    "car_min_headway_p5": 0.45,
+    "car_min_headway_p25": 0.84,
+    "car_min_headway_p50": 1.59,
+    "car_share_gap_below_20": 0.121,
+    "car_lateral_speed_p50": 0.070,
+    "car_lateral_speed_p90": 0.248,
+    "car_lateral_speed_p99": 0.94,
+    "car_length_mean": 4.71,
+    "car_width_mean": 2.02,
+    "truck_speed_mean": 23.7,
+    "truck_speed_sd": 1.3,
+    "truck_lane_changes": 0.0,
+    "truck_min_headway_p50": 2.23,
+    "truck_length_mean": 14.2,
+    "truck_width_mean": 2.50,
+    "truck_share": 0.25,
+    "flow": 1626.0,
+}
+ACCEPTED: Mapping[str, tuple[float, float]] = {
+    "car_speed_mean": (33.4, 35.4),
+    "car_share_above_40": (0.10, 0.20),
+    "car_lane_changes": (0.10, 0.25),
+    "car_min_headway_p5": (0.4, 0.6),
+    "car_lateral_speed_p90": (0.15, 0.30),
+    "truck_speed_mean": (22.7, 24.7),
+    "overlaps": (0, 0),
+}
+MEANING: Mapping[str, str] = {
+    "car_speed_mean": "mean speed of cars, m/s",
+    "car_speed_sd": "its standard deviation",
+    "car_speed_p5": "5th percentile",
+    "car_speed_p50": "median",
+    "car_speed_p95": "95th percentile",
+    "car_share_above_40": "cars that exceed 40 m/s",
+    "car_lane_changes": "lane changes a car",
+    "car_min_headway_p5": "smallest time headway of a car, 5th percentile, s",
+    "car_min_headway_p25": "25th percentile",
+    "car_min_headway_p50": "median",
+    "car_share_gap_below_20": "cars that come closer than 20 m",
+    "car_lateral_speed_p50": "lateral speed of cars, median, m/s",
+    "car_lateral_speed_p90": "90th percentile",
+    "car_lateral_speed_p99": "99th percentile",
+    "car_length_mean": "length of cars, m",
+    "car_width_mean": "width of cars, m",
+    "truck_speed_mean": "mean speed of trucks, m/s",
+    "truck_speed_sd": "its standard deviation",
+    "truck_lane_changes": "lane changes a truck",
+    "truck_min_headway_p50": "smallest time headway of a truck, median, s",
+    "truck_length_mean": "length of trucks, m",
+    "truck_width_mean": "width of trucks, m",
+    "truck_share": "share of trucks",
+    "flow": "vehicles an hour and direction",
+    "overlaps": "pairs of overlapping vehicles",
+}
+
+
+def statistics(recordings: Recording | Sequence[Recording]) -> dict[str, float]:
+    """Plain numbers over one recording, or over several together; names as in `MEANING`, absent without vehicles."""
+    several = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    tables = [_vehicles(recording) for recording in several]
+    vehicles = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
+    lateral = {
+        kind: np.concatenate([np.abs(r.vy[r.kinds[r.vehicle] == code]) for r in several])
+        for kind, code in KINDS.items()
+        if kind in ("car", "truck")
+    }
+    result: dict[str, float] = {}
+    for kind in ("car", "truck"):
+        own = {key: values[vehicles["kind"] == KINDS[kind]] for key, values in vehicles.items()}
+        if len(own["speed"]) == 0:
+            continue
+        result |= {f"{kind}_speed_mean": own["speed"].mean(), f"{kind}_speed_sd": own["speed"].std()}
+        result |= {f"{kind}_speed_p{p}": np.percentile(own["speed"], p) for p in (5, 50, 95)}
+        result |= {f"{kind}_share_above_40": (own["top_speed"] > 40).mean()}
+        result |= {f"{kind}_lane_changes": own["lane_changes"].mean()}
+        headway = own["headway"][np.isfinite(own["headway"])]
+        if len(headway):
+            result |= {f"{kind}_min_headway_p{p}": np.percentile(headway, p) for p in (5, 25, 50, 75)}
+        result |= {f"{kind}_share_gap_below_20": (own["gap"] < 20).mean()}
+        result |= {f"{kind}_lateral_speed_p{p}": np.percentile(lateral[kind], p) for p in (50, 90, 99)}
+        result |= {f"{kind}_length_mean": own["length"].mean(), f"{kind}_width_mean": own["width"].mean()}
+    hours = sum(r.seconds * len(np.unique(r.directions)) for r in several) / 3600
+    result["truck_share"] = float((vehicles["kind"] == KINDS["truck"]).mean())
+    result["flow"] = len(vehicles["kind"]) / hours
+    result["overlaps"] = sum(overlaps(r) for r in several)
+    return {key: float(value) for key, value in result.items()}
+
+
+def _vehicles(recording: Recording) -> dict[str, np.ndarray]:
+    """One entry a vehicle."""
+    around, starts = Neighbours(recording), recording.offsets
+    with np.errstate(divide="ignore"):
+        headway = np.where(around.speed > 1, around.gap / np.maximum(around.speed, 1), np.inf)
+    changed = np.diff(around.lane, prepend=around.lane[:1]) != 0
+    changed[starts] = False
+    return {
+        "kind": recording.kinds,
+        "speed": np.add.reduceat(around.speed, starts) / recording.counts,
+        "top_speed": np.maximum.reduceat(around.speed, starts),
+        "lane_changes": np.add.reduceat(changed.astype(np.int64), starts),
+        "headway": np.minimum.reduceat(headway, starts),
+        "gap": np.minimum.reduceat(around.gap, starts),
+        "length": recording.lengths,
+        "width": recording.widths,
+    }
+
+
+def overlaps(recording: Recording) -> int:
+    """Number of (pair, frame) in which two boxes intersect."""
+    around = Neighbours(recording)
+    half = 0.5 * recording.widths[recording.vehicle]
+    centre = recording.y + half
+    count = 0
+    for other in (np.where(around.gap < 0, around.leader, -1), around.beside("right")[1]):
+        found = np.flatnonzero(other >= 0)
+        count += int((np.abs(centre[found] - centre[other[found]]) < half[found] + half[other[found]]).sum())
+    return count
+
+
+def comparable(recording: Recording) -> bool:
+    """Is it a road of the kind that the reference numbers are from?"""
+    lanes = {len(marks) - 1 for marks in (recording.upper_marks, recording.lower_marks) if len(marks)}
+    flow = len(recording) / recording.seconds * 3600 / len(np.unique(recording.directions))
+    return lanes == {2} and recording.speed_limit < 0 and 1300 <= flow <= 2000
+
+
+def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+    """One row a number: name, meaning, value, reference (None: none), accepted range (None: none), ok."""
+    values = statistics(recordings)
+    judged = all(comparable(recording) for recording in recordings)
+    rows = []
+    for name, meaning in MEANING.items():
+        if name not in values:
+            continue
+        accepted = ACCEPTED.get(name) if judged or name == "overlaps" else None
+        ok = accepted is None or accepted[0] <= values[name] <= accepted[1]
+        rows.append(
+            {
+                "name": name,
+                "meaning": meaning,
+                "value": values[name],
+                "reference": REFERENCE.get(name),
+                "accepted": accepted,
+                "ok": ok,
+            }
+        )
+    return rows
+
+
+def summary(recording: Recording) -> dict[str, Any]:
+    """What `tacit traffic show` prints about a recording."""
+    kinds = {kind: int((recording.kinds == code).sum()) for kind, code in KINDS.items()}
+    lanes = [len(marks) - 1 for marks in (recording.upper_marks, recording.lower_marks) if len(marks)]
+    return {
+        "name": recording.name,
+        "source": recording.about.get("source", "unknown"),
+        "seconds": recording.seconds,
+        "vehicles": len(recording),
+        **{f"{kind}s": count for kind, count in kinds.items() if count},
+        "lanes": " + ".join(map(str, lanes)),
+        "speed limit": None if recording.speed_limit < 0 else recording.speed_limit,
+        "vehicle kilometres": float(np.abs(recording.vx).sum() * DT / 1000),
+        "occupancy": len(recording.x) / recording.last_frame,
+    }
