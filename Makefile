@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test test-all lint bench results lock clean
+.PHONY: help demo setup test test-all lint bench results recordings lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ lint: $(VENV)/.dev  ## ruff and mypy
 results: $(VENV)/.dev  ## measure the results that are committed under results/ again (minutes)
 	$(BIN)/tacit reproduce exact-stochasticity
 	$(BIN)/python -m benchmarks exact --out results/bench-exact.json
+
+recordings:  ## simulate the shipped traffic recordings again, with SUMO in an environment of its own (minutes)
+	$(PYTHON) -m venv .venv-recordings
+	.venv-recordings/bin/python -m pip --disable-pip-version-check install -q '.[recordings]'
+	.venv-recordings/bin/python -m tacit.envs.traffic.sumo --out src/tacit/envs/traffic/data
+	cd src/tacit/envs/traffic/data && sha256sum --check SHA256SUMS
 
 bench: $(VENV)/.dev  ## speed and scale, printed as ratios
 	$(BIN)/python -m benchmarks

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,9 @@ def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
     for number, side, points in bounds:
         turned = turn(points)
         if (np.diff(turned[:, 0]) <= 0).any():
-            raise UserError(f"lanelet {number}: its {side} does not run in the direction of the others; straight one-way roads only")
+            raise UserError(
+                f"lanelet {number}: its {side} does not run in the direction of the others; straight one-way roads only"
+            )
         y = turned[:, 1]
         if np.abs(y - y.mean()).max() > STRAIGHT:
             raise UserError(
@@ -174,16 +177,15 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[
         return {"kind": "static", "first": 0, "states": states, **box}
     moments = [_state(state, name) for state in (first, *node.findall("trajectory/state"))]
     times = [moment[0] for moment in moments]
-    for before, after in zip(times, times[1:], strict=False):
+    for before, after in pairwise(times):
         if after != before + 1:
             raise UserError(f"{name}: goes from time step {before} to {after}; expected consecutive steps, sorted")
     if times[0] < 0:
         raise UserError(f"{name} starts at time step {times[0]}; steps count from 0")
     values = np.array([moment[1:] for moment in moments])
     xy = turn(values[:, :2])
-    angle = values[:, 2] - turn.angle
-    speed = values[:, 3]
-    states = np.column_stack([xy, speed * np.cos(angle), speed * np.sin(angle)])
+    yaw, speed = values[:, 2] - turn.angle, values[:, 3]
+    states = np.column_stack([xy, speed * np.cos(yaw), speed * np.sin(yaw)])
     return {"kind": kind, "first": times[0], "states": states, **size}
 
 
@@ -211,7 +213,9 @@ def _problem(node: ET.Element, turn: _Turn) -> dict[str, Any]:
     half = [0.5 * _float(rectangle.findtext(key), f"{name}: goal {key}") for key in ("length", "width")]
     if min(half) <= 0:
         raise UserError(f"{name}: its goal has no area")
-    end = max(_whole(goal.findtext("time/intervalEnd") or goal.findtext("time/exact"), f"{name}: goal time") for goal in goals)
+    end = max(
+        _whole(goal.findtext("time/intervalEnd") or goal.findtext("time/exact"), f"{name}: goal time") for goal in goals
+    )
     if end <= time:
         raise UserError(f"{name}: its goal ends at time step {end}, not after its start at {time}")
     return {

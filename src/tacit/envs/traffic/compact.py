@@ -95,10 +95,11 @@ def _build(card: dict[str, Any], arrays: dict[str, np.ndarray]) -> Recording:
         or {len(arrays[k]) for k in ROW_ARRAYS} != {counts.sum()}
     ):
         raise UserError("it is damaged: the number of frames does not fit")
-    centi = {name: arrays[name] for name in ("lengths", "widths")}
+    centi: dict[str, Any] = {name: arrays[name] for name in ("lengths", "widths")}
     for position, velocity in (("x", "vx"), ("y", "vy")):
         centi[velocity] = _sums(_sums(arrays[velocity], counts), counts)
         centi[position] = _sums(arrays[position] + _steps(centi[velocity], counts), counts)
+    whole: dict[str, Any] = {name: arrays[name] for name in ("ids", "kinds", "directions", "first", "counts")}
     recording = Recording(
         name=str(card["name"]),
         upper_marks=np.array(card["upper_marks"], np.float64),
@@ -106,7 +107,7 @@ def _build(card: dict[str, Any], arrays: dict[str, np.ndarray]) -> Recording:
         speed_limit=float(card["speed_limit"]),
         extend=float(card["extend"]),
         about=card["about"],
-        **{name: arrays[name] for name in ("ids", "kinds", "directions", "first", "counts")},
+        **whole,
         **{name: values / 100.0 for name, values in centi.items()},
     )
     if card["sha256"] != sha256_of_arrays({name: getattr(recording, name) for name in ARRAYS}):

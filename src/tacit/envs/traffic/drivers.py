@@ -22,10 +22,11 @@ def coast(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def to_goal(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Proportional and derivative control towards the goal, at the speed that gets there when the recorded car did."""
-    time = np.maximum((obs[:, REMAINING] - SLACK) * DT, 0.4)
-    wanted = obs[:, _TO_GOAL] / time
-    along = 2.0 * (wanted - obs[:, 6])
-    across = 0.6 * obs[:, _LATERAL] - 1.5 * obs[:, 7]
+    time = (obs[:, REMAINING] - SLACK) * DT
+    # In the last second the speed is kept: braking for a goal that is two metres away would miss it.
+    along = np.where(time > 1.0, 2.0 * (obs[:, _TO_GOAL] / np.maximum(time, 1.0) - obs[:, 6]), 0.0)
+    # Some way into the goal, not only to its border.
+    across = 0.6 * (obs[:, _LATERAL] + 0.7 * np.sign(obs[:, _LATERAL])) - 1.5 * obs[:, 7]
     return np.clip(np.stack([along, across], axis=1) / MAX_ACCELERATION, -1.0, 1.0)
 
 

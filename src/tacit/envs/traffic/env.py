@@ -1,7 +1,7 @@
 """Highway driving as Gymnasium environments, single and batched: both are the simulator of `simulator.py`.
 
-    env = gymnasium.make("tacit/HighwayDistance-v0")                       the recordings of the package: simulated traffic
-    env = gymnasium.make("tacit/HighwayVelocity-v0", recordings="highD/")  your own
+    env = gymnasium.make("tacit/HighwayDistance-v0")                         the package's recordings: simulated traffic
+    env = gymnasium.make("tacit/HighwayVelocity-v0", recordings="highD/")    your own
 
 Sparse reward: +50 goal, -50 collision, -20 off the road, -10 time out. The true cost, info["cost"], is 1 for every step
 after which the hidden rule is broken, and at reset if the start breaks it already; no learner reads it.
@@ -186,8 +186,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """One step of all copies; a copy whose episode ends is reset in the same step.
 
         Then its rows of the observations and of info["cost"] belong to the new episode; info["final_obs"] and
-        info["final_info"] ("cost", and "outcome": indices into `OUTCOMES`) hold what the last step gave, in the rows that
-        info["_final_obs"] marks.
+        info["final_info"] ("cost", and "outcome": indices into `OUTCOMES`) hold what the last step gave, in the rows
+        that info["_final_obs"] marks.
         """
         result, outcome, start_cost = self._step(actions)
         ended = result.terminated | result.truncated
@@ -274,7 +274,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before get_state()")
         sim = self.simulator
-        state = {"seed": self._seeds, "episode": self._episodes, "obs": self._obs}
+        state: dict[str, Any] = {"seed": self._seeds, "episode": self._episodes, "obs": self._obs}
         state |= {name: getattr(sim, name) for name in ("problem", "t", "position", "velocity")}
         if sim.reactions is not None:
             state |= {f"traffic_{name}": values for name, values in vars(sim.reactions).items()}
@@ -283,7 +283,11 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from what `get_state` returned, in this or another process."""
         sim = self.simulator
-        targets: dict[str, tuple[Any, str]] = {"seed": (self, "_seeds"), "episode": (self, "_episodes"), "obs": (self, "_obs")}
+        targets: dict[str, tuple[Any, str]] = {
+            "seed": (self, "_seeds"),
+            "episode": (self, "_episodes"),
+            "obs": (self, "_obs"),
+        }
         targets |= {name: (sim, name) for name in ("problem", "t", "position", "velocity")}
         if sim.reactions is not None:
             targets |= {f"traffic_{name}": (sim.reactions, name) for name in vars(sim.reactions)}
@@ -337,7 +341,9 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         self._obs: np.ndarray | None = None
         self._over = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self._episode = 0
@@ -352,7 +358,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         only = np.zeros(1, np.int64)
         self.simulator.start(only, np.array([problem]))
         self._obs = self.simulator.initial(only)
-        return self._obs[0].copy(), self._info(0, problem)
+        return self._obs[0].copy(), self._info(0, int(problem))
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._obs is None or self._over:
@@ -364,7 +370,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _info(self, code: int, problem: int) -> dict[str, Any]:
         assert self._obs is not None
-        return {"cost": float(self.rule.violated(self._obs)[0]), "outcome": OUTCOMES[code], "problem": int(problem)}
+        return {"cost": float(self.rule.violated(self._obs)[0]), "outcome": OUTCOMES[code], "problem": problem}
 
     def render(self) -> Any:
         """A picture of the road around the ego."""

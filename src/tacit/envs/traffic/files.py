@@ -13,7 +13,9 @@ from tacit.envs.traffic.layout import Rules, Traffic, build
 from tacit.envs.traffic.recording import Recording
 from tacit.errors import UserError
 
-FORMS = "XX_tracks.csv with its XX_tracksMeta.csv and XX_recordingMeta.csv (also .gz, .xz), CommonRoad .xml, .traffic.npz"
+FORMS = (
+    "XX_tracks.csv with its XX_tracksMeta.csv and XX_recordingMeta.csv (also .gz, .xz), CommonRoad .xml, .traffic.npz"
+)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
@@ -50,7 +52,7 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
-    """All recordings of some files and folders. With `skip_bad` those that cannot be read are left out, with a warning."""
+    """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning."""
     recordings = []
     for path in paths:
         for file in find(path):

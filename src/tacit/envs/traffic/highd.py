@@ -76,11 +76,14 @@ def load(prefix: str | os.PathLike[str]) -> Recording:
     vehicles = _table(files["tracksMeta"], VEHICLES)
     ids, first, counts, rows = _tracks(files["tracks"])
     order = _match(files, vehicles, ids, first, counts)
-    numbers = {name: _numbers(files["tracksMeta"], vehicles, name)[order] for name in ("width", "height", "drivingDirection")}
+    numbers = {
+        name: _numbers(files["tracksMeta"], vehicles, name)[order] for name in ("width", "height", "drivingDirection")
+    }
     classes = [vehicles["class"][i].strip().lower() for i in order]
     for i, name in zip(order, classes, strict=True):
         if name not in _CLASSES:
             raise UserError(f"{files['tracksMeta']}: row {i + 2}: class is {name!r}, expected Car or Truck")
+    about = {name: meta[name][0] for name in ("locationId", "month", "weekDay", "startTime")}
     try:
         return Recording(
             name=prefix.name,
@@ -94,7 +97,7 @@ def load(prefix: str | os.PathLike[str]) -> Recording:
             first=first,
             counts=counts,
             speed_limit=float(_numbers(files["recordingMeta"], meta, "speedLimit")[0]),
-            about={"source": _source(meta), **{name: meta[name][0] for name in ("locationId", "month", "weekDay", "startTime")}},
+            about={"source": _source(meta), **about},
             **rows,
         )
     except UserError as error:
@@ -137,7 +140,11 @@ def _header(path: Path, text: str, wanted: tuple[str, ...]) -> list[str]:
     names = [name.strip() for name in line.split(",")]
     missing, extra = [n for n in wanted if n not in names], [n for n in names if n not in wanted]
     if missing or extra or len(set(names)) < len(names):
-        said = [f"{what} {', '.join(map(repr, which))}" for what, which in (("lacks", missing), ("has unknown", extra)) if which]
+        said = [
+            f"{what} {', '.join(map(repr, which))}"
+            for what, which in (("lacks", missing), ("has unknown", extra))
+            if which
+        ]
         raise UserError(
             f"{path}: row 1: the header {' and '.join(said) or 'names a column twice'}; "
             f"expected the {len(wanted)} columns {', '.join(wanted)}"
@@ -182,7 +189,7 @@ def _marks(path: Path, meta: dict[str, list[str]], name: str) -> np.ndarray:
         raise UserError(f"{path}: row 2: {name} is {text!r}, expected numbers separated by ;") from None
 
 
-def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """ids, first frames, counts (n,) and the columns x, y, vx, vy (rows,)."""
     text = _read(path)
     names = _header(path, text, TRACKS)
@@ -214,16 +221,16 @@ def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, n
         seen: set[int] = set()
         row = next(int(r) for r in begins if int(ids[r]) in seen or seen.add(int(ids[r])))  # type: ignore[func-returns-value]
         raise UserError(
-            f"{path}: row {row + 2}: vehicle {ids[row]} appears a second time; the rows must be sorted by id, then frame"
+            f"{path}: row {row + 2}: vehicle {ids[row]} appears again; the rows must be sorted by id, then frame"
         )
     step = np.diff(frames, prepend=frames[0])
     step[begins] = 1
     if (step != 1).any():
         row = int(np.flatnonzero(step != 1)[0])
-        reason = "frame appears twice" if step[row] == 0 else "frames are not sorted" if step[row] < 0 else "track has a gap"
+        reasons = {0: "frame appears twice", -1: "frames are not sorted", 1: "track has a gap"}
         raise UserError(
-            f"{path}: row {row + 2}: the {reason}: vehicle {ids[row]} goes from frame {frames[row - 1]} to {frames[row]}; "
-            "expected consecutive frames, sorted"
+            f"{path}: row {row + 2}: the {reasons[int(np.sign(step[row]))]}: vehicle {ids[row]} goes from frame "
+            f"{frames[row - 1]} to {frames[row]}; expected consecutive frames, sorted"
         )
     counts = np.diff(np.append(begins, len(ids)))
     return ids[begins], frames[begins], counts, dict(zip(("x", "y", "vx", "vy"), columns[2:], strict=True))
@@ -259,6 +266,7 @@ def _match(
         if (told != values).any():
             k = int(np.flatnonzero(told != values)[0])
             raise UserError(
-                f"{path}: row {order[k] + 2}: {name} of vehicle {ids[k]} is {told[k]:g}, but {values[k]} by {files['tracks']}"
+                f"{path}: row {order[k] + 2}: {name} of vehicle {ids[k]} is {told[k]:g}, "
+                f"but {values[k]} by {files['tracks']}"
             )
     return order

@@ -26,9 +26,9 @@ def save(
     if compression not in COMPRESSIONS:
         raise UserError(f"compression is one of '', '.gz' and '.xz', not {compression!r}")
     if not set(recording.kinds.tolist()) <= {KINDS["car"], KINDS["truck"]}:
-        raise UserError(f"recording {recording.name} has vehicles other than cars and trucks, which highD's format lacks")
-    if recording.problems or recording.extend != 2.0:
-        raise UserError(f"recording {recording.name} has goals or road edges of its own, which highD's format lacks")
+        raise UserError(f"recording {recording.name}: highD's format knows cars and trucks only")
+    if recording.problems or recording.ends is not None or recording.extend != 2.0:
+        raise UserError(f"recording {recording.name}: highD's format has no goals or road edges of its own")
     name = recording.name if name is None else name
     around = Neighbours(recording)
     tracks = _tracks(recording, around)

@@ -100,7 +100,15 @@ class Reactions:
 
     @staticmethod
     def _obstacle(
-        there: Array, x: Array, half: Array, lane: Array, speed: Array, shift: Array, ego_x: Array, ego_speed: Array, ego_lane: Array
+        there: Array,
+        x: Array,
+        half: Array,
+        lane: Array,
+        speed: Array,
+        shift: Array,
+        ego_x: Array,
+        ego_speed: Array,
+        ego_lane: Array,
     ) -> tuple[Array, Array]:
         """(N, K) gap to, and speed of, the nearest thing ahead in the lane that is not where the recording has it."""
         held = there & (shift < -HELD_UP)

@@ -1,9 +1,9 @@
 """Recordings as arrays that N simulated cars can be looked up in at once.
 
 Each carriageway becomes a *part* in its own frame: traffic drives towards +X, Y points to the left. The vehicles of a
-frame are consecutive rows of one table; `starts[frame]` says where they begin. A problem is a start and a goal: a car of
-the recording whose place the ego takes. It begins in the car's recorded state and should be where the car was last seen
-within the window of 1000 frames, at the latest min(that frame + 25, last frame of other traffic).
+frame are consecutive rows of one table; `starts[frame]` says where they begin. A problem is a start and a goal: a car
+of the recording whose place the ego takes. It begins in the car's recorded state and should be where the car was last
+seen within the window of 1000 frames, at the latest min(that frame + 25, last frame of other traffic).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Rules:
     """How problems are made from recordings."""
 
     ego: str = "any"
-    """"any": every car that is in sight every 250 frames; "window": one car a window of 1000 frames, as the original."""
+    """"any": every car in sight every 250 frames; "window": one car a window of 1000 frames, as the original."""
     goal: str = "footprint"
     """"footprint": the rectangle of the replaced car; "lane": 20 m of its lane."""
     corner: bool = False
@@ -229,12 +229,12 @@ class _Part:
             return self._given(part, base)
         stride = WINDOW if self.rules.ego == "window" else STRIDE
         starts, egos = [], []
-        for start in range(0, len(self.counts), stride):
-            seen = np.minimum(self.last, start + WINDOW - 1) - start + 1
-            able = np.flatnonzero(self.cars & (self.first <= start) & (seen >= SHORTEST))
+        for begin in range(0, len(self.counts), stride):
+            seen = np.minimum(self.last, begin + WINDOW - 1) - begin + 1
+            able = np.flatnonzero(self.cars & (self.first <= begin) & (seen >= SHORTEST))
             if self.rules.ego == "window" and len(able):
-                able = np.random.default_rng([0, part, start]).choice(able, 1)
-            starts.append(np.full(len(able), start))
+                able = np.random.default_rng([0, part, begin]).choice(able, 1)
+            starts.append(np.full(len(able), begin))
             egos.append(able)
         start, ego = np.concatenate(starts), np.concatenate(egos).astype(np.int64)
         end = np.minimum(self.last[ego], start + WINDOW - 1)
@@ -313,7 +313,8 @@ def _sensible(traffic: Traffic) -> NDArray[np.bool_]:
     """(P,) problems whose ego, which has its own size, starts on the road, touching nobody, with time to act."""
     p = traffic.problems
     c, s = direction(p.vx, p.vy)
-    ego = Box(*(v[:, None] for v in (p.x, p.y, c, s)), 0.5 * EGO_LENGTH, 0.5 * EGO_WIDTH)
+    x, y, c, s = (values[:, None] for values in (p.x, p.y, c, s))
+    ego = Box(x, y, c, s, 0.5 * EGO_LENGTH, 0.5 * EGO_WIDTH)
     index = traffic.starts[p.frame][:, None] + np.arange(traffic.most)
     there = index < traffic.starts[p.frame + 1][:, None]
     rows = traffic.table[:, np.minimum(index, traffic.table.shape[1] - 1)].astype(np.float64)

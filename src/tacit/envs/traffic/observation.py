@@ -1,11 +1,11 @@
 """The 74 numbers that the ego sees, in the order of the original task, on a straight road.
 
-  0- 3   clearance to the goal's rectangle along and across the road (+ ahead, + left), each with the progress of the last step
+  0- 3   clearance to the goal's rectangle along and across the road (+ ahead, + left), each with its last decrease
   4- 5   goal reached, time out
   6-11   velocity, last acceleration (x along the road, y to the left), friction violation (never), remaining steps
- 12-29   the nearest vehicles [left-follow, same-follow, right-follow, left-lead, same-lead, right-lead] in the ego's lane
-         and those beside it, among those whose centre is within 100 m: relative speed, distance of the two rectangles
-         (100: nobody), kind (0 nobody, 1 car, 4 truck, ...)
+ 12-29   the nearest vehicles [left-follow, same-follow, right-follow, left-lead, same-lead, right-lead] in the ego's
+         lane and those beside it, among those whose centre is within 100 m: relative speed, distance of the two
+         rectangles (100: nobody), kind (0 nobody, 1 car, 4 truck, ...)
  30-31   collision, off the road
  32-37   distances to the markings of the lane and to the edges of the road, offset from the lane's centre, curvature
  38-52   the reference path at s + (-1000, 0, 5, 15, 100) m: five points as the ego sees them, five angles
@@ -78,7 +78,7 @@ class Course(NamedTuple):
 
 
 def lane_of(marks: Floats, lanes: Ints, y: Floats) -> Ints:
-    """(N,) lane by the markings (N, most lanes + 1) of roads with `lanes` (N,) lanes; 0 = leftmost, clipped to the road."""
+    """(N,) lane by the markings (N, most lanes + 1); 0 = leftmost, clipped to the road, which has `lanes` (N,)."""
     return np.minimum((marks[:, 1:] > y[:, None]).sum(axis=1), lanes - 1)
 
 

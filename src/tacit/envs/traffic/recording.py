@@ -240,8 +240,8 @@ def _check_motion(recording: Recording, refuse: Any) -> None:
     way, told = float(np.abs(moved).sum()), float(np.abs(expected).sum())
     if abs(way - told) > 0.05 * max(way, told) + 0.01 * len(after):
         refuse(
-            f"the vehicles move {way / len(after) / DT:.1f} m/s by their positions and {told / len(after) / DT:.1f} m/s "
-            "by their velocities: expected metres, metres a second and 25 frames a second"
+            f"the vehicles move {way / len(after) / DT:.1f} m/s by their positions and {told / len(after) / DT:.1f} "
+            "m/s by their velocities: expected metres, metres a second and 25 frames a second"
         )
     jump = np.abs(moved - expected) > 3.0
     if jump.any():

@@ -103,7 +103,7 @@ def draw_ego(simulator: Simulator, i: int, obs: np.ndarray, rule: Rule) -> np.nd
     state = "broken" if broken else "kept"
     end = next((t for f, t in ((30, "collision"), (31, "off-road"), (4, "goal"), (5, "time-out")) if obs[f]), "")
     canvas.write(
-        f"{speed:5.1f} m/s   gap {obs[ob.LEAD_GAP]:5.1f} m   goal {obs[0]:6.1f} m   {obs[ob.REMAINING]:4.0f} steps left   "
+        f"{speed:5.1f} m/s   gap {obs[ob.LEAD_GAP]:5.1f} m   goal {obs[0]:6.1f} m   {obs[ob.REMAINING]:4.0f} steps   "
         f"{rule.text}: {state}   {end}{'   simulated traffic' if traffic.simulated else ''}",
         BROKEN if broken else (30, 30, 30),
     )
@@ -146,7 +146,7 @@ def save_picture(recording: Recording, path: str | os.PathLike[str], second: flo
         raise UserError(f"a picture is written as .png, not {os.fspath(path)!r}")
     frame = round(second * FRAME_RATE)
     if not 1 <= frame <= recording.last_frame:
-        raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s; there is no picture at {second:g} s")
+        raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s; nothing at {second:g} s")
     buffer = io.BytesIO()
     Image.fromarray(draw_frame(recording, frame)).save(buffer, "PNG")
     atomic_write_bytes(path, buffer.getvalue())
@@ -170,7 +170,9 @@ def save_film(recording: Recording, path: str | os.PathLike[str], begin: float, 
         raise UserError(f"there is no folder {target.parent} for the film {target.name}")
     every = 2
     rate = FRAME_RATE / every
-    options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if target.suffix == ".mp4" else {"duration": 1000 / rate}
+    options: dict[str, Any] = (
+        {"fps": rate, "macro_block_size": 2} if target.suffix == ".mp4" else {"duration": 1000 / rate}
+    )
     draft = target.with_name(f".{target.stem}.part{target.suffix}")
     count = 0
     try:
@@ -180,7 +182,7 @@ def save_film(recording: Recording, path: str | os.PathLike[str], begin: float, 
                 film.append_data(picture)
                 count += 1
         if not count:
-            raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s; nothing to show from {begin:g} s on")
+            raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)

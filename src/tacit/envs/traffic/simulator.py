@@ -27,7 +27,7 @@ from tacit.envs.traffic.geometry import (
     swept,
 )
 from tacit.envs.traffic.idm import Reactions
-from tacit.envs.traffic.layout import HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE, VX, VY, X, Y, Traffic
+from tacit.envs.traffic.layout import HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE, VX, VY, Traffic, X, Y
 from tacit.envs.traffic.observation import Course, Floats, Ints
 
 Flags = NDArray[np.bool_]
@@ -152,7 +152,7 @@ class Simulator:
         part.n = len(rows)
         for name in ("problem", "t", "position", "velocity"):
             setattr(part, name, getattr(self, name)[rows])
-        part.course = Course(*(values[rows] for values in self.course))
+        part.course = Course._make(values[rows] for values in self.course)
         part.reactions = None if self.reactions is None else self.reactions.only(rows)
         return part
 
@@ -276,7 +276,9 @@ class Simulator:
         poses = []
         for row in (self.traffic.previous[now], now):
             values = self._table[:, row].astype(np.float64)
-            poses.append(Box(values[X], values[Y], *direction(values[VX], values[VY]), values[HALF_LENGTH], values[HALF_WIDTH]))
+            poses.append(
+                Box(values[X], values[Y], *direction(values[VX], values[VY]), values[HALF_LENGTH], values[HALF_WIDTH])
+            )
         before, after = poses
         if around.shift is not None and around.moved is not None:
             shift = around.shift[ego, place].astype(np.float64)

@@ -292,6 +292,7 @@ def assemble(
         columns["y"].append(np.round(centre_y - 0.5 * width, 2))
         columns["vx"].append(np.round(sign * np.array(track.speed), 2))
         columns["vy"].append(np.round(-sign * lateral_speed, 2))
+    rows: dict[str, Any] = {key: np.concatenate(parts) for key, parts in columns.items()}
     return Recording(
         name=name,
         upper_marks=upper,
@@ -305,7 +306,7 @@ def assemble(
         counts=np.array([len(track.x) for _, track in order]),
         speed_limit=-1.0 if limit is None else round(limit * KMH, 2),
         about=about,
-        **{key: np.concatenate(parts) for key, parts in columns.items()},
+        **rows,
     )
 
 
