@@ -18,6 +18,7 @@ VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",
     "envs": "list the environments, with constraint, horizon and spaces",
     "demos": "make, show, validate and convert demonstrations",
+    "traffic": "look at traffic recordings, write them as highD files, validate them",
     "learn": "learn a constraint and a policy from demonstrations",
     "expert": "train an expert who knows the constraint, and let it demonstrate",
     "resume": "continue an interrupted run",

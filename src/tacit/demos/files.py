@@ -51,7 +51,14 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonstrations:
-    """Read a demonstration file; UserError naming it when it is missing, damaged, altered or not one at all."""
+    """Read a demonstration file; UserError naming it when it is missing, damaged, altered or not one at all.
+
+    Demonstrations of highway driving may be stored as problem and actions; they are replayed.
+    """
+    if os.fspath(path).endswith(".replay.safetensors"):
+        from tacit.envs.traffic.demonstrations import load_replay
+
+        return load_replay(path)
     arrays, card = read_npz(path, max_bytes=max_bytes)
     if card is None:
         raise UserError(
@@ -169,4 +176,8 @@ def shipped(env_id: str) -> Path | None:
     """The demonstrations that come with the package for an environment, if there are any."""
     name = env_id.rpartition("/")[2].rpartition("-v")[0].lower()
     file = Path(__file__).parent / "data" / f"{name}.npz"
-    return file if file.is_file() else None
+    if file.is_file():
+        return file
+    from tacit.envs.traffic.demonstrations import shipped as shipped_replay
+
+    return shipped_replay(env_id)

@@ -179,17 +179,21 @@ def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int) -> dic
 def demonstrate(
     env: VectorEnv, policy: Policy, n: int, seed: int, env_id: str, env_kwargs: Mapping[str, Any], run: Run
 ) -> Demonstrations:
-    """n episodes of the stochastic policy that never break the constraint and last to the horizon."""
+    """n episodes of the stochastic policy that never break the constraint and last to the horizon (or succeed)."""
     from tacit.demos import collect
 
     drawn = collect(env, policy, 4 * n, seed=seed + 20_000)
     if drawn.costs is None:
         raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
     costs = np.add.reduceat(drawn.costs, drawn.step_offsets)
-    good = np.flatnonzero((costs == 0) & ~drawn.terminated)
+    # An environment whose episodes end by themselves says which ends are good ones.
+    succeeded = getattr(env.unwrapped, "succeeded", None)
+    last = drawn.observations[drawn.row_offsets + drawn.lengths]
+    complete = ~drawn.terminated if succeeded is None else succeeded(last)
+    good = np.flatnonzero((costs == 0) & complete)
     if len(good) < n:
         raise RunFailed(
-            f"only {len(good)} of {len(drawn)} episodes of this expert keep to the constraint and reach the horizon, "
+            f"only {len(good)} of {len(drawn)} episodes of this expert keep to the constraint and reach the end, "
             f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
         )
     chosen = drawn.subset(good[:n])

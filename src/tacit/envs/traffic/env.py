@@ -233,6 +233,11 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             return None
         return tuple(draw_ego(self.simulator, i, self._obs[i], self.rule) for i in range(self.num_envs))
 
+    @staticmethod
+    def succeeded(final_obs: np.ndarray) -> Flags:
+        """(n,) do these last observations (n, 74) of episodes show the goal reached, unharmed?"""
+        return (final_obs[:, ob.GOAL] > 0) & (final_obs[:, ob.COLLISION] == 0) & (final_obs[:, ob.OFF_ROAD] == 0)
+
     # ------------------------------------------------------------ episodes
 
     def _begin(self, rows: NDArray[np.intp], problems: ArrayLike | None = None) -> NDArray[np.float64]:

@@ -1,0 +1,129 @@
+"""Demonstrations as problem and actions: small files from which the trajectories are replayed when they are loaded.
+
+The environment is deterministic: which problem was driven, and what the driver did, says everything. A trajectory of
+200 steps takes 1.6 kB instead of 60. Replaying checks that every episode ends when, and earns what, it did when it was
+recorded, so that other recordings or a changed simulator are noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.envs.traffic.env import TrafficVectorEnv
+from tacit.envs.traffic.layout import Traffic
+from tacit.envs.traffic.observation import FEATURES
+from tacit.envs.traffic.simulator import Simulator
+from tacit.errors import UserError
+from tacit.storage import load_arrays, save_arrays, sha256_of_arrays
+
+SUFFIX = ".replay.safetensors"
+IDS = {"tacit/HighwayDistance-v0": "distance", "tacit/HighwayVelocity-v0": "velocity"}
+
+
+def fingerprint(traffic: Traffic) -> str:
+    """Identifies the problems and the traffic around them."""
+    return sha256_of_arrays({"table": traffic.table, "starts": traffic.starts, **vars(traffic.problems)})
+
+
+def save_replay(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
+    """Write demonstrations driven in a highway environment, which their card names, as problem and actions."""
+    if not os.fspath(path).endswith(SUFFIX):
+        raise UserError(f"demonstrations to be replayed are called something{SUFFIX}, not {os.fspath(path)!r}")
+    env = _make(demos.card, 1)
+    problems = _problems_of(demos, env)
+    card = dict(demos.card) | {"fingerprint": fingerprint(env.traffic)}
+    arrays = {
+        "problem": problems,
+        "actions": demos.actions.astype(np.float32),
+        "lengths": demos.lengths,
+        "returns": demos.returns,
+    }
+    replay_demonstrations(arrays, card)
+    save_arrays(path, arrays, card)
+
+
+def load_replay(path: str | os.PathLike[str]) -> Demonstrations:
+    """Read such a file and replay it; UserError if the trajectories do not come out as they were."""
+    arrays, card = load_arrays(path)
+    try:
+        return replay_demonstrations(arrays, card)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> Demonstrations:
+    """Trajectories from problem (n,), lengths (n,), returns (n,), actions (sum of lengths, 2) and a card."""
+    missing = [name for name in ("problem", "actions", "lengths", "returns") if name not in arrays]
+    if missing:
+        raise UserError(f"demonstrations to be replayed need {', '.join(missing)}")
+    problem, lengths, actions = (np.asarray(arrays[name]) for name in ("problem", "lengths", "actions"))
+    if lengths.ndim != 1 or lengths.size == 0 or lengths.min() < 1 or actions.shape != (lengths.sum(), 2):
+        raise UserError("the lengths of the trajectories do not fit the actions")
+    env = _make(card, len(lengths))
+    if card.get("fingerprint") not in (None, fingerprint(env.traffic)):
+        raise UserError("they were driven on other recordings: give the same recordings and options, or record anew")
+    trajectories = _drive(env, problem, actions, lengths)
+    for i, trajectory in enumerate(trajectories):
+        if not trajectory.terminated or not np.isclose(trajectory.rewards.sum(), arrays["returns"][i]):
+            raise UserError(f"trajectory {i} does not end as it did when it was recorded: the simulator has changed")
+    basis = make_card(env=card.get("env"), env_kwargs=card.get("env_kwargs"), feature_names=FEATURES)
+    return from_trajectories(trajectories, {**basis, **card})
+
+
+def _make(card: Mapping[str, Any], n: int) -> TrafficVectorEnv:
+    env_id = card.get("env")
+    if env_id not in IDS:
+        raise UserError(f"only {' and '.join(IDS)} can be replayed, not {env_id!r}")
+    return TrafficVectorEnv(n, IDS[env_id], **(card.get("env_kwargs") or {}))
+
+
+def _drive(env: TrafficVectorEnv, problem: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> list[Trajectory]:
+    """All trajectories side by side, each with its own actions; a finished one coasts in a new episode, unrecorded."""
+    n, longest = len(lengths), int(lengths.max())
+    padded = np.zeros((longest, n, 2), np.float32)
+    offsets = np.cumsum(lengths) - lengths
+    for i in range(n):
+        padded[: lengths[i], i] = actions[offsets[i] : offsets[i] + lengths[i]]
+    obs, _ = env.reset(seed=0, options={"problem": problem})
+    observations, rewards, costs = np.empty((longest + 1, *obs.shape), np.float32), [], []
+    observations[0] = obs
+    ends = np.full(n, -1)
+    for t in range(longest):
+        step = env.step_arrays(padded[t])
+        observations[t + 1] = step.final_obs
+        rewards.append(step.reward)
+        costs.append(step.cost)
+        ends[(ends < 0) & step.terminated] = t + 1
+    reward, cost = np.stack(rewards), np.stack(costs)
+    return [
+        Trajectory(observations[: k + 1, i], padded[:k, i], reward[:k, i], cost[:k, i], terminated=bool(ends[i] == k))
+        for i, k in enumerate(lengths)
+    ]
+
+
+def _problems_of(demos: Demonstrations, env: TrafficVectorEnv) -> np.ndarray:
+    """(n,) the problem of each trajectory, found by its first observation."""
+    total = len(env.traffic.problems)
+    simulator = Simulator(env.traffic, total, reactive=env.simulator.reactions is not None)
+    simulator.start(np.arange(total), np.arange(total))
+    known = {row.tobytes(): i for i, row in enumerate(simulator.initial(np.arange(total)))}
+    found = []
+    for i, row in enumerate(demos.observations[demos.row_offsets].astype(np.float32)):
+        problem = known.get(row.tobytes())
+        if problem is None:
+            raise UserError(f"trajectory {i} does not start as any problem of these recordings does")
+        found.append(problem)
+    return np.array(found)
+
+
+def shipped(env_id: str) -> Path | None:
+    """The demonstrations that come with the package for a highway environment, if there are any."""
+    name = env_id.rpartition("/")[2].rpartition("-v")[0].lower()
+    file = Path(__file__).parent / "data" / f"{name}{SUFFIX}"
+    return file if file.is_file() else None
