@@ -153,7 +153,7 @@ def reinitialise(config: Config, state: State) -> State:
 
 def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """(arrays, JSON metadata): all of the state."""
-    arrays = _named({"params": state.params, "optimiser": state.opt_state})
+    arrays = named({"params": state.params, "optimiser": state.opt_state})
     arrays |= {
         "obs_stats/mean": state.obs_stats.mean,
         "obs_stats/var": state.obs_stats.var,
@@ -197,7 +197,7 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
         n_critics=metadata["n_critics"],
         log_std=None if interface.n_actions else 0.0,
     )
-    trees = _filled({"params": blank, "optimiser": optimiser().init(blank)}, arrays)
+    trees = filled({"params": blank, "optimiser": optimiser().init(blank)}, arrays)
 
     def stats(name: str) -> normalize.Running:
         count, frozen = metadata[name]
@@ -224,12 +224,12 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
         raise UserError(f"this checkpoint lacks {error}") from error
 
 
-def _named(tree: Any) -> dict[str, NDArray[Any]]:
+def named(tree: Any) -> dict[str, NDArray[Any]]:
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
 
 
-def _filled(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def filled(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """`tree` with its leaves replaced by the arrays of their names."""
 
     def leaf(path: Any, old: Any) -> jax.Array:

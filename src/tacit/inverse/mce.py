@@ -139,6 +139,9 @@ class State:
     """(phases, rows, width): rows of earlier forward phases, oldest first."""
     nominal: Array
     """(rows, width) of the bootstrap, for the constraint map."""
+    replay_truth: Array
+    nominal_truth: Array
+    """(phases, rows) and (rows,): the environment's own cost there, for judging the map; NaN if unknown."""
     absorbing: float
     """Cost of a step in the absorbing state."""
     rng: dict[str, Any]
@@ -227,7 +230,8 @@ def feature_means(phi: features.Phi, z: Any, weight: Any) -> jax.Array:
 
 def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Phase) -> tuple[State, Metrics]:
     """Descend the dual on the demonstrations and the learner's last phase (and earlier ones)."""
-    rng = _generator(state)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state.rng
     expert_z = state.inputs.scaled(expert.rows)
     learner_z = state.inputs.scaled(phase.rows)
     count = config.minibatches or max(1, -(-len(expert_z) // config.dual_batch))
@@ -262,9 +266,8 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         params=params,
         opt_state=opt_state,
         absorbing=absorbing,
-        rng=dict(rng.bit_generator.state),
         iteration=state.iteration + 1,
-        replay=_remember(state.replay, phase.rows, rng, config.replay_phases),
+        **_remember(config, state, phase, rng),
     )
     cost = cost_of(new_state, config)
     learner_cost = cost.of_rows(phase.rows)
@@ -293,16 +296,15 @@ def absorbing_cost(config: Config, expert: float, learner: float) -> float:
     return max(0.0, (learner - expert) / (2.0 * spread)) if spread > 0 else 0.0
 
 
-def _remember(replay: Array, rows: Array, rng: np.random.Generator, phases: int) -> Array:
-    """The replay with a sample of these rows at its end."""
-    kept = rows[rng.integers(len(rows), size=REPLAY_ROWS)][None]
-    return np.concatenate([replay, kept])[max(0, len(replay) + 1 - phases) :]
-
-
-def _generator(state: State) -> np.random.Generator:
-    rng = np.random.default_rng()
-    rng.bit_generator.state = state.rng
-    return rng
+def _remember(config: Config, state: State, phase: samples.Phase, rng: np.random.Generator) -> dict[str, Any]:
+    """Replay with a sample of this phase at its end, and the generator after drawing it."""
+    chosen = rng.integers(len(phase.rows), size=REPLAY_ROWS)
+    first = max(0, len(state.replay) + 1 - config.replay_phases)
+    return {
+        "replay": np.concatenate([state.replay, phase.rows[chosen][None]])[first:],
+        "replay_truth": np.concatenate([state.replay_truth, phase.truth[chosen][None]])[first:],
+        "rng": dict(rng.bit_generator.state),
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -348,6 +350,8 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         inputs=inputs,
         replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
         nominal=phase.rows[:: max(1, len(phase.rows) // 8192)],
+        replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
+        nominal_truth=phase.truth[:: max(1, len(phase.rows) // 8192)],
         absorbing=0.0,
         rng=dict(rng.bit_generator.state),
     )

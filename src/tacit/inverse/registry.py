@@ -59,6 +59,12 @@ ALGORITHMS = {
             "tacit.inverse.exact_run",
         ),
         Algorithm(
+            "mce",
+            "maximum causal entropy with PPO and a learned feature network; any environment",
+            "tacit.inverse.mce_run",
+            preset="reference",
+        ),
+        Algorithm(
             "expert",
             "PPO with the true cost, to make demonstrations",
             "tacit.forward.expert",

@@ -55,14 +55,16 @@ class Phase:
     times: Array
     """(n,) step number within its episode."""
     absorbed: float
-    discounted_length: float
-    """Mean of (1 - gamma^T) / (1 - gamma) needs gamma: kept as the mean length T of an episode here."""
+    mean_length: float
+    """Of the episodes that ended; the horizon if none did."""
+    truth: Array
+    """(n,) the environment's own cost, NaN if it reports none: kept for judging a map, read by no learner."""
 
     def weight(self, moments: str, gamma: float) -> Array:
         if moments == "sum":
             # Self-normalised: the phase cuts episodes at both ends, their number is not a whole one.
             powers = gamma**self.times
-            expected = (1.0 - gamma**self.discounted_length) / (1.0 - gamma) if gamma < 1 else self.discounted_length
+            expected = (1.0 - gamma**self.mean_length) / (1.0 - gamma) if gamma < 1 else self.mean_length
             return (powers * (expected / powers.sum())).astype(np.float32)
         mass = 1.0 - self.absorbed if moments == "absorbing" else 1.0
         return np.full(len(self.rows), mass / len(self.rows), np.float32)
@@ -90,7 +92,10 @@ def of_rollouts(rollouts: Sequence[Rollout], inputs: Inputs, at: str, horizon: i
         rows=inputs.rows(obs.reshape(-1, obs.shape[-1]), sent.reshape(-1, *sent.shape[2:])),
         times=times.reshape(-1),
         absorbed=float(lost / (times.size + lost)),
-        discounted_length=float(ended.mean()) if len(ended) else float(horizon),
+        mean_length=float(ended.mean()) if len(ended) else float(horizon),
+        truth=np.concatenate([np.full(r.done.shape, np.nan) if r.cost is None else r.cost for r in rollouts])
+        .reshape(-1)
+        .astype(np.float32),
     )
 
 

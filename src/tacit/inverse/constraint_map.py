@@ -1,0 +1,103 @@
+"""The constraint map: a cost that a person can read, fitted again on what a run has seen.
+
+The cost that drives the policy may read everything at once. The map is additive, soft thresholds on single named
+inputs, and sparse: the same dual as the run's, on the demonstrations against all the states that the learner tried
+(bootstrap and every forward phase), with a budget on every feature, which acts as an L1 penalty: a threshold that does
+not earn its price is not used. It is read off one input at a time:
+
+    boundaries(...)   where the cost of an input, the others as in the demonstrations, passes half of its ceiling, and
+                      the band between there and the nearest demonstration, about which nothing can be known
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.cost import LearnedCost
+from tacit.inverse import features, mce
+from tacit.inverse.samples import Expert
+
+Array = NDArray[Any]
+MINIBATCHES, BATCH = 1500, 512
+THRESHOLDS = 24
+SPARSITY = 0.02
+"""Price of a unit of lam, in units of a feature's mean."""
+GRID = 801
+
+
+def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> LearnedCost:
+    """The additive cost of this run's data."""
+    rng = np.random.default_rng([seed, 5])
+    inputs = state.inputs
+    learner = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
+    expert_z, learner_z = inputs.scaled(expert.rows), inputs.scaled(learner)
+    params = features.init(
+        rng,
+        np.concatenate([expert_z, learner_z[rng.integers(len(learner_z), size=len(expert_z))]]),
+        thresholds=THRESHOLDS,
+        hidden=(),
+        joint=0,
+        lam=0.01,
+        bias=0.0,
+    )
+    hyper = mce.Hyper(
+        lr_zeta=3e-3,
+        lr_lam=1e-2,
+        budget=SPARSITY,
+        expert_square=config.expert_square or 20.0,
+        learner_square=config.learner_square or 0.1,
+    )
+
+    def draw(z: Array) -> tuple[Array, Array]:
+        return z[rng.integers(len(z), size=(MINIBATCHES, BATCH))], np.ones((MINIBATCHES, BATCH), np.float32)
+
+    batches = mce.Batches(*draw(expert_z), *draw(learner_z))
+    params, _, _ = mce.dual_steps(params, mce.OPTIMISER.init(params), batches, hyper, once=False)
+    return features.to_cost(params, inputs, at=config.at)
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One end of what the demonstrations keep to, along one input."""
+
+    feature: str
+    relation: str
+    """"<" or ">": the forbidden side."""
+    value: float
+    """Where the map's cost passes half of its ceiling, in the feature's own unit."""
+    demonstrated: float
+    """The demonstrations' extreme on that side: between it and `value` nothing can be known."""
+    share: float
+    """Share of the learner's states that lie beyond `value`: how much this boundary explains."""
+
+    def __str__(self) -> str:
+        return f"{self.feature} {self.relation} {self.value:.4g}"
+
+
+def boundaries(cost: LearnedCost, expert: Array, learner: Array, ceiling: float) -> list[Boundary]:
+    """Every boundary that the map draws, the one that explains most of the learner's states first."""
+    around = np.median(expert, axis=0)
+    base = float(cost.of_rows(around[None])[0])
+    found = []
+    for name, column in zip(cost.inputs.names, cost.inputs.columns, strict=True):
+        low, high = float(expert[:, column].min()), float(expert[:, column].max())
+        ends = np.quantile(learner[:, column], [0.001, 0.999])
+        for relation, start, end in (("<", low, float(min(ends[0], low))), (">", high, float(max(ends[1], high)))):
+            values = np.linspace(start, end, GRID)
+            over = cost.profile(name, values, around) - base > 0.5 * ceiling
+            if start == end or not over.any():
+                continue
+            value = float(values[np.argmax(over)])
+            beyond = learner[:, column] < value if relation == "<" else learner[:, column] > value
+            found.append(Boundary(name, relation, value, start, float(beyond.mean())))
+    return sorted(found, key=lambda boundary: -boundary.share)
+
+
+def threshold_error(boundary: Boundary, true_value: float) -> float:
+    """Distance of a boundary from the band between the demonstrations' extreme and the true wall, 0 inside it."""
+    low, high = sorted((boundary.demonstrated, true_value))
+    return max(0.0, low - boundary.value, boundary.value - high)
