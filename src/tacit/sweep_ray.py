@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
@@ -24,12 +25,10 @@ class RayCrew:
     """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, or HOST:PORT."""
 
     def __init__(self, address: str, workers: int | None) -> None:
-        try:
-            import ray
-        except ModuleNotFoundError:
-            raise UserError("--ray needs Ray, which is not installed: pip install 'tacit[ray]'") from None
+        knock(address)
+        import ray
+
         self._ray, self._workers = ray, workers
-        _knock(address)
         try:
             ray.init(
                 address=address,
@@ -76,8 +75,10 @@ class RayCrew:
                 yield handle, (CRASHED, f"the worker died: {_first_line(error)}")
 
 
-def _knock(address: str) -> None:
-    """UserError within seconds for an address where nobody listens; Ray itself would try for a minute."""
+def knock(address: str) -> None:
+    """UserError within seconds where Ray is not installed or nobody listens; Ray itself would try for long."""
+    if find_spec("ray") is None:
+        raise UserError("--ray needs Ray, which is not installed: pip install 'tacit[ray]'")
     found = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
     if found is None:
         if address not in ("auto", "local"):

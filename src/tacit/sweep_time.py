@@ -56,9 +56,10 @@ def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results
     found = defaultdict(list)
     for record in records:
         try:
-            found[record["algo"], record["env"]].append(record["seconds"] / (record["steps"] or 1))
+            key, rate = (record["algo"], record["env"]), record["seconds"] / (record["steps"] or 1)
         except (KeyError, TypeError):
             continue
+        found[key].append(rate)
     return {key: median(values) for key, values in found.items()}
 
 
@@ -68,17 +69,17 @@ def expected(task: Task, known: Pace) -> float | None:
     return None if rate is None else rate * (task.steps or 1)
 
 
-def forecast(tasks: Sequence[Task], workers: int, known: Pace) -> str:
-    """One line: how many jobs, how many are finished, and how long the others will take."""
+def forecast(tasks: Sequence[Task], workers: int | None, known: Pace) -> str:
+    """One line: how many jobs, how many are finished, and how long the others take; None for an unknown number."""
     todo = [task for task in tasks if not task.done]
     said = f"{count(len(tasks), 'job')}, {len(tasks) - len(todo)} finished"
     if not todo:
         return f"{said}: nothing to run"
     times = [expected(task, known) for task in todo]
     sure = [seconds for seconds in times if seconds is not None]
-    said += f", {len(todo)} to run with {count(workers, 'worker')}"
+    said += f", {len(todo)} to run" + (f" with {count(workers, 'worker')}" if workers else "")
     if sure:
-        said += f": about {in_words(max(sum(sure) / workers, *sure))}"
+        said += f": about {in_words(max(sum(sure) / (workers or 1), *sure))}" + ("" if workers else " of work")
     unknown = {(t.job.algo, t.job.env) for t, seconds in zip(todo, times, strict=True) if seconds is None}
     if unknown:
         listed = ", ".join(f"{algo} on {env}" for algo, env in sorted(unknown))

@@ -64,7 +64,7 @@ def main(args: list[str]) -> Any:
             dry_run: Only list the jobs, and say how long they will take.
             json: Print JSON.
         """
-        from tacit import sweep_file, sweep_time
+        from tacit import sweep_file, sweep_ray, sweep_time
         from tacit.launch import to_stderr
         from tacit.run import provenance
         from tacit.sweep import prepare, run_tasks, usable_cpus
@@ -72,9 +72,11 @@ def main(args: list[str]) -> Any:
         target = Path(out) / f"{Path(file).stem}.json"
         if target.exists() and target.samefile(file):
             raise UserError(f"{file} would be overwritten by the results: give another --out")
+        if ray is not None:
+            sweep_ray.knock(ray)
         tasks = prepare(sweep_file.read(file), out)
         known = sweep_time.pace(out)
-        plan = sweep_time.forecast(tasks, workers or usable_cpus(), known)
+        plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), known)
         if dry_run:
             return _list(tasks, known, plan, json)
         to_stderr(plan)

@@ -113,15 +113,16 @@ def figure(results: dict[str, Any]) -> bytes:
             upper.set_title(robot)
             upper.axhline(earlier, color=SOFT, linestyle="--", linewidth=1.0, label="earlier demonstrations")
             runs = [run for run in results["runs"] if run["label"] == robot]
-            for colour, run in zip(np.resize(COLOURS, len(runs)), runs, strict=True):
-                curves = run["curves"]
+            for run in runs:
+                curves, colour = run["curves"], COLOURS[run["seed"] % len(COLOURS)]
                 steps = np.array(curves["steps"]) / 1e6
                 upper.plot(steps, curves["return"], color=colour, label=f"seed {run['seed']}")
                 lower.plot(steps, 100 * np.array(curves["violations"], dtype=float), color=colour)
             lower.set_xlabel("environment steps, millions")
             lower.set_ylim(bottom=0)
+            upper.set_ylim(bottom=min(0.0, upper.get_ylim()[0]) if runs else 0.0)
             if not runs:
-                upper.text(0.5, 0.5, "no run", transform=upper.transAxes, ha="center", va="center")
+                upper.text(0.5, 0.3, "no run", transform=upper.transAxes, ha="center", va="center")
         panels[0, 0].set_ylabel("return (rollouts)")
         panels[1, 0].set_ylabel("violating steps, %")
         handles = {line.get_label(): line for axes in panels[0] for line in axes.get_lines()}

@@ -1,0 +1,446 @@
+"""Sweeps: files, workers that die, folders that others use, and the command."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit import launch, storage, sweep, sweep_time, sweep_worker
+from tacit.errors import RunFailed, UserError
+from tacit.run import Run, in_use
+from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
+from tacit.sweep_file import jobs_of, read
+from tacit.sweep_worker import BUSY, CRASHED, DONE, FAILED, WRONG, work
+
+GRID = "tacit/Gridworld-v0"
+MAP = "S.G\n.X.\n...\n"
+SMALL = {"layout": MAP, "slip": 0.0}
+FILE = f"""
+algo = "mce-exact"
+env = "{GRID}"
+seeds = 2
+
+[env_kwargs]
+layout = '''
+{MAP}'''
+slip = 0.0
+"""
+ENDLESS = {"method": "gradient", "max_iterations": 10**9, "tolerance": 1e-300, "step_size": 1e-9}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(FILE)
+
+
+def grid_job(seed: int = 0, **settings) -> Job:
+    return Job("mce-exact", GRID, env_kwargs=SMALL, seed=seed, settings=settings, label="small")
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_run_skip_and_compare_with_learn(cli, tmp_path):
+    plan = cli("sweep", "small.toml", "--dry-run")
+    assert plan.status == 0
+    assert "2 jobs, 0 finished, 2 to run" in plan.stdout
+    assert "unknown" in plan.stdout
+    assert not (tmp_path / "runs").exists()
+    output = cli("sweep", "small.toml", "--workers", 2)
+    assert output.status == 0, output.stderr
+    assert "stationary" in output.stdout
+    found = storage.read_json("runs/small.json")
+    assert [(job["seed"], job["status"], job["attempts"]) for job in found["jobs"]] == [(0, "done", 1), (1, "done", 1)]
+    assert found["provenance"]["command"] == "tacit sweep small.toml --workers 2"
+    # `tacit learn` with the same settings makes the same run: it is finished already.
+    again = cli("learn", "mce-exact", GRID, "--layout", MAP, "--slip", 0.0, "--seed", 1, "--json")
+    assert "finished already" in again.stderr
+    assert again.json()["run"] == f"runs/{found['jobs'][1]['run']}"
+    run = Run.open(tmp_path / again.json()["run"])
+    assert {run.read("provenance.json")["threads"][name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {"1"}
+    assert found["jobs"][1]["summary"] == run.read("summary.json")
+    # Nothing is done twice.
+    stamp = (run.path / "DONE").stat().st_mtime_ns
+    more = cli("sweep", "small.toml", "--json")
+    assert more.status == 0
+    assert [job["attempts"] for job in more.json()["jobs"]] == [0, 0]
+    assert "nothing to run" in more.stderr
+    assert (run.path / "DONE").stat().st_mtime_ns == stamp
+    # A third seed: what it will take is known now.
+    (tmp_path / "three.toml").write_text(FILE.replace("seeds = 2", "seeds = [0, 2]"))
+    plan = cli("sweep", "three.toml", "--dry-run", "--json").json()
+    assert [job["state"] for job in plan["jobs"]] == ["finished", "new"]
+    assert 0 <= plan["jobs"][1]["seconds"] < 600
+    assert "unknown" not in plan["plan"]
+
+
+def test_a_damaged_finished_run_is_named(cli):
+    (task,) = prepare([grid_job()], "runs")
+    summary, demos = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
+    launch.execute(summary, demos)
+    (task.path / "summary.json").write_text("{")
+    Path("one.toml").write_text(FILE.replace("seeds = 2", "seeds = 1"))
+    output = cli("sweep", "one.toml")
+    assert "damaged" in output.stdout
+    assert "Traceback" not in output.stderr
+
+
+def test_bad_use(cli, tmp_path):
+    for words, message in (
+        (("nowhere.toml",), "does not exist"),
+        (("small.toml", "--workers", 0), "at least 1"),
+        (("small.toml", "--retries", -1), "at least 0"),
+        (("small.toml", "--ray", "127.0.0.1:9"), "Ray"),
+        ((), "required"),
+    ):
+        output = cli("sweep", *words)
+        assert output.status == 2, words
+        assert message in output.stderr.lower() or message in output.stderr
+        assert "Traceback" not in output.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+# -- workers that die -------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_killed_in_the_middle(tmp_path):
+    """It is started again, goes on from its checkpoint, and ends with the policy of a run that nobody killed."""
+    settings = {"total_steps": 6144, "n_envs": 8, "eval_episodes": 2, "demonstrations": 0, "checkpoint_every": 1}
+    job = Job("expert", "tacit/Pendulum-v0", settings=settings | {"epochs": 2}, label="pendulum")
+    killed: list[int] = []
+
+    def kill_once() -> None:
+        while not killed:
+            for log in (tmp_path / "runs").glob("*/metrics.jsonl"):
+                lock = log.parent / ".lock"
+                owner = re.match(r"process (\d+)", lock.read_text()) if lock.exists() else None
+                if owner and any((log.parent / "checkpoints").glob("step-00000002*")):
+                    killed.append(int(owner[1]))
+                    os.kill(killed[0], signal.SIGKILL)
+            time.sleep(0.005)
+
+    threading.Thread(target=kill_once, daemon=True).start()
+    said: list[str] = []
+    (task,) = run_jobs([job], "runs", workers=1, report=said.append)
+    assert killed
+    assert (task.status, task.attempts) == ("done", 2), said
+    assert any("SIGKILL" in line and "trying again" in line for line in said)
+    assert [record["steps"] for record in Run.open(task.path).metrics()] == [2048, 4096, 6144]
+    assert Run.open(task.path).read("provenance.json")["resumed"][0]["step"] >= 2
+    whole, demos = launch.start_run(job.algo, job.env, **job.wanted, out="alone")
+    launch.execute(whole, demos)
+    first, second = (storage.load_arrays(path / "model" / "policy.safetensors")[0] for path in (task.path, whole.path))
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_a_worker_that_always_dies_is_given_up(monkeypatch):
+    start = LocalCrew.start
+
+    def start_and_kill(self, task):
+        process = start(self, task)
+        process.kill()
+        return process
+
+    monkeypatch.setattr(LocalCrew, "start", start_and_kill)
+    said: list[str] = []
+    (task,) = run_jobs([grid_job()], "runs", retries=2, report=said.append)
+    assert (task.status, task.attempts) == ("failed", 3)
+    assert "SIGKILL" in task.message
+    assert sum("trying again" in line for line in said) == 2
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_sweep(tmp_path, how):
+    lines = "\n".join(f"{key} = {value!r}" for key, value in ENDLESS.items()).replace("'", '"')
+    (tmp_path / "endless.toml").write_text(FILE.replace("[env_kwargs]", f"[settings]\n{lines}\n[env_kwargs]"))
+    command = [sys.executable, "-m", "tacit", "sweep", "endless.toml", "--workers", "2"]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    folders = [task.path for task in prepare(read("endless.toml"), "runs")]
+    try:
+        wait_until(lambda: all((path / "metrics.jsonl").exists() and in_use(path) for path in folders))
+        parent.send_signal(how)
+        _, errors = parent.communicate(timeout=30)
+    finally:
+        parent.kill()
+    assert parent.returncode == (130 if how == signal.SIGINT else -9)
+    if how == signal.SIGINT:
+        assert "the same command goes on from here" in errors
+        assert "Traceback" not in errors
+        assert [job["status"] for job in storage.read_json("runs/endless.json")["jobs"]] == ["open", "open"]
+    wait_until(lambda: not any(in_use(path) for path in folders))
+
+
+# -- others in the same folder ----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_somebody_else_is_writing_is_waited_for(monkeypatch):
+    monkeypatch.setattr(sweep, "PATIENCE", 0.1)
+    run, demos = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
+    said: list[str] = []
+    with run:
+
+        def report(line: str) -> None:
+            said.append(line)
+            if "waiting" in line and run._lock is not None:
+                run.__exit__(None, None, None)
+                launch.execute(run, demos)  # the other one finishes it
+
+        tasks = run_jobs([grid_job(0), grid_job(1)], "runs", workers=1, report=report)
+    assert [(task.status, task.attempts) for task in tasks] == [("done", 0), ("done", 1)]
+    assert sum("waiting" in line and "in use by process" in line for line in said) == 1
+
+
+def test_two_sweeps_at_once():
+    """Both end with everything done, and no run was written by two."""
+    command = [sys.executable, "-m", "tacit", "sweep", "small.toml", "--workers", "2", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    sweeps = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in sweeps]
+    assert [process.returncode for process in sweeps] == [0, 0], outputs
+    for task in prepare(read("small.toml"), "runs"):
+        assert task.done
+        iterations = [record["iteration"] for record in Run.open(task.path).metrics()]
+        assert iterations == sorted(set(iterations))
+
+
+def test_a_run_from_before_a_setting_existed_counts(tmp_path):
+    run, demos = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
+    launch.execute(run, demos)
+    config = run.read("config.json")
+    del config["config"]["pseudo_count"]
+    run.write("config.json", config)
+    older = run.path.rename(tmp_path / "runs" / f"{run.name[:-8]}01234567")
+    tasks = prepare([grid_job(), grid_job(pseudo_count=0.2), grid_job(1)], "runs")
+    assert [task.path == older for task in tasks] == [True, False, False]
+    assert [task.status for task in tasks] == ["done", "open", "open"]
+    found, _ = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
+    assert found.path.samefile(older)
+
+
+# -- how it went ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_worker_answers(monkeypatch):
+    job = grid_job()
+    assert work("mce-exakt", GRID, "runs", job.wanted)[0] == WRONG
+    assert work(job.algo, job.env, "runs", job.wanted) == (DONE, "")
+    run, _ = launch.start_run(job.algo, job.env, **job.wanted | {"seed": 7}, out="runs")
+    with run:
+        assert work(job.algo, job.env, "runs", job.wanted | {"seed": 7})[0] == BUSY
+    for error, status in ((RunFailed("no"), FAILED), (ZeroDivisionError("no"), CRASHED)):
+        monkeypatch.setattr(sweep_worker, "execute", lambda run, demos, error=error: (_ for _ in ()).throw(error))
+        assert work(job.algo, job.env, "runs", job.wanted)[0] == status
+
+
+class Scripted:
+    """A crew that answers what it is told to, and finishes the run when the answer is DONE."""
+
+    def __init__(self, answers, size):
+        self.answers, self.size, self.most, self.now = answers, size, 0, set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def start(self, task):
+        self.now.add(task.job.seed)
+        self.most = max(self.most, len(self.now))
+        status = self.answers[task.job.seed].pop(0)
+        if status == DONE:
+            task.path.mkdir(parents=True)
+            (task.path / "DONE").touch()
+        return task.job.seed, status
+
+    def ended(self, handles):
+        for handle in handles[:1]:
+            self.now.discard(handle[0])
+            yield handle, (handle[1], f"status {handle[1]}")
+
+
+@given(
+    answers=st.lists(st.lists(st.sampled_from([DONE, FAILED, WRONG, CRASHED, BUSY, -9]), max_size=4), max_size=6),
+    size=st.integers(1, 3),
+    retries=st.integers(0, 2),
+)
+def test_any_sequence_of_answers(tmp_path_factory, answers, size, retries):
+    """Compared with the rule said again: busy ones do not count, crashes are tried again, the rest is final."""
+    root = tmp_path_factory.mktemp("scripted")
+    script = [[*few, DONE] for few in answers]
+    tasks = [Task(Job("a", "e", seed=i), root / str(i)) for i in range(len(script))]
+    crew = Scripted([list(few) for few in script], size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "_crew", lambda ray, workers: crew)
+        patch.setattr(sweep, "POLL", 0.0)
+        patch.setattr(sweep, "PATIENCE", 0.0)
+        run_tasks(tasks, retries=retries, report=lambda line: None)
+    assert crew.most <= size
+    for task, few in zip(tasks, script, strict=True):
+        counted = [status for status in few if status != BUSY]
+        until = next(i for i, status in enumerate(counted) if status in (DONE, FAILED, WRONG) or i >= retries)
+        assert task.attempts == until + 1
+        assert task.status == ("done" if counted[until] == DONE else "failed")
+
+
+def test_a_folder_that_the_workers_do_not_share(monkeypatch, tmp_path):
+    crew = Scripted([[DONE]], 1)
+    crew.start = lambda task: (0, DONE)
+    monkeypatch.setattr(sweep, "_crew", lambda ray, workers: crew)
+    (task,) = run_jobs([grid_job()], tmp_path / "runs", report=lambda line: None)
+    assert task.status == "failed"
+    assert "is it shared?" in task.message
+
+
+def test_forecasts():
+    known = {("a", "e"): 0.5}
+    tasks = [Task(Job("a", "e"), Path(f"nowhere/{i}"), steps=100) for i in range(4)]
+    assert "4 jobs, 0 finished, 4 to run with 2 workers: about 2 min" in sweep_time.forecast(tasks, 2, known)
+    assert "about 50 s" in sweep_time.forecast(tasks, 100, known)  # not less than the longest
+    assert "about 3 min of work" in sweep_time.forecast(tasks, None, known)
+    text = sweep_time.forecast([*tasks, Task(Job("b", "e"), Path("nowhere/b"))], 1, known)
+    assert "and an unknown time (no earlier run of b on e" in text
+    assert [sweep_time.in_words(s) for s in (3, 600, 7200)] == ["3 s", "10 min", "2.0 h"]
+    assert sweep_time.listed(range(12), most=2) == "0, 1 and 10 more"
+
+
+def test_pace_is_taken_from_runs_and_results(tmp_path):
+    run, _ = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
+    record = run.read("provenance.json") | {"started": "2026-01-01T00:00:00+00:00"}
+    run.write("provenance.json", record)
+    run.finish({})
+    run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00"})
+    storage.write_json("results/a.json", {"runs": [{"algo": "x", "env": "y", "seconds": 50.0, "steps": 100}, {}, 3]})
+    (tmp_path / "results" / "broken.json").write_text("{")
+    (tmp_path / "runs" / "odd").mkdir()
+    (tmp_path / "runs" / "odd" / "DONE").touch()
+    assert sweep_time.pace("runs", "results") == {("mce-exact", GRID): 40.0, ("x", "y"): 0.5}
+    run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00", "resumed": [{"step": 1}]})
+    assert ("mce-exact", GRID) not in sweep_time.pace("runs", "results")
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+BAD = {
+    "algo = 'mce-exact": "not valid TOML",
+    "env = 'a'": "algo is missing",
+    "algo = 'mce-exact'": "env is missing",
+    "algo = 'mce-exact'\nenvs = 'a'": "did you mean 'env'",
+    "algo = ['mce-exact']\nenv = 'a'": "algo must be one name",
+    "algo = 'mce-exakt'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbeta = 1": "did you mean 'mce-exact'",
+    "algo = 'mce-exact'\nenv = 3": "env must be a name",
+    "algo = 'mce-exact'\nenv = []": "env must be a name",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridwrld-v0'": "did you mean 'tacit/Gridworld-v0'",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\nseeds = 0": "seeds must be",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\nseeds = [-1]": "seeds must be",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\nseeds = true": "seeds must be",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\nseeds = [0.5]": "seeds must be",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\npreset = 'paper'": "has no presets",
+    "algo = 'expert'\nenv = 'tacit/Ant-v0'\npreset = 'exprt'": "did you mean 'expert'",
+    "algo = 'expert'\nenv = 'tacit/Ant-v0'\ndemos = 'a.npz'": "does not learn from any",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\ndemos = 'a.npz'": "a.npz",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\nsettings = 3": "settings must be a table",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbeta = []": "settings.beta is an empty list",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbetta = 1.0": "did you mean 'beta'",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbeta = 'warm'": "beta is 'warm'",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbeta = -1": "beta",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nbeta = 2020-01-01": "must be a number",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[settings]\nobjective = 'luck'": "objective is 'luck'",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[env_kwargs]\nslipp = 0.1": "no option 'slipp'",
+    "algo = 'mce-exact'\nenv = 'tacit/Gridworld-v0'\n[env_kwargs]\nslip = 2.0": "slip",
+    "algo = 'expert'\nenv = 'tacit/Ant-v0'\n[settings]\nhidden = [64, 'a']": "hidden is",
+    "algo = 'mce-exact'\nenv = 'a'\nseeds = 50000\n[env_kwargs]\nslip = [0.1, 0.2, 0.3]": "more than 100000 jobs",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_files(cli, tmp_path, text):
+    (tmp_path / "bad.toml").write_text(text)
+    output = cli("sweep", "bad.toml")
+    assert output.status == 2
+    assert BAD[text] in output.stderr
+    assert len(output.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "bad.toml").write_bytes(b"algo = '\xff'")
+    with pytest.raises(UserError, match="not valid TOML"):
+        read(tmp_path / "bad.toml")
+
+
+def test_the_product():
+    jobs = jobs_of(
+        {
+            "algo": "expert",
+            "env": ["tacit/Ant-v0", "tacit/Walker-v0"],
+            "seeds": [3, 5],
+            "settings": {"hidden": [[64, 64], [32]], "lr": 1, "pid_gains": [1.0, 2.0, 3.0]},
+        }
+    )
+    assert Counter((job.env, tuple(job.settings["hidden"]), job.seed) for job in jobs) == Counter(
+        (env, hidden, seed)
+        for env in ("tacit/Ant-v0", "tacit/Walker-v0")
+        for hidden in ((64, 64), (32,))
+        for seed in (3, 5)
+    )
+    assert {job.label for job in jobs} == {f"{n} hidden={h}" for n in ("Ant", "Walker") for h in ("[64, 64]", "[32]")}
+    assert all(job.settings["pid_gains"] == [1.0, 2.0, 3.0] for job in jobs)
+    # 1 and 1.0, and a list for a tuple, are the same run.
+    (one, other) = (prepare([Job("expert", GRID, settings=s)], "runs")[0] for s in ({"lr": 1}, {"lr": 1.0}))
+    assert one.path == other.path
+    assert prepare([jobs[0], jobs[0]], "runs")[1:] == []
+
+
+values = st.one_of(st.booleans(), st.integers(-5, 5), st.floats(), st.text(max_size=8), st.none())
+anything = st.recursive(values, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3))
+names = st.sampled_from(["algo", "env", "seeds", "preset", "demos", "settings", "env_kwargs", "seed", ""])
+
+
+@given(
+    st.dictionaries(names, anything, max_size=5),
+    st.dictionaries(st.sampled_from(["beta", "budget", "max_iterations", "x"]), anything, max_size=2),
+)
+def test_any_content_is_jobs_or_a_clear_error(content, settings):
+    tables = {"algo": "mce-exact", "env": GRID, **content}
+    if not isinstance(tables.get("settings"), int | str):
+        tables["settings"] = settings
+    try:
+        jobs = jobs_of(tables)
+        prepare(jobs[:2], "runs")
+    except UserError:
+        return
+    axes = [tables[key] for key in ("env", "preset", "demos") if key in tables]
+    axes += [*tables["settings"].values(), *tables.get("env_kwargs", {}).values()]
+    seeds = tables.get("seeds", 1)
+    per_point = seeds if isinstance(seeds, int) else len(seeds)
+    assert len(jobs) == per_point * prod(len(axis) if isinstance(axis, list) else 1 for axis in axes)
+
+
+@given(st.binary(max_size=80) | st.text(max_size=80).map(lambda text: text.encode("utf-8", "replace")))
+def test_any_bytes(tmp_path_factory, data):
+    file = tmp_path_factory.mktemp("any") / "a.toml"
+    file.write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.toml"):
+        read(file)
