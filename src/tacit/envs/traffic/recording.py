@@ -124,8 +124,8 @@ class Recording:
 
     @cached_property
     def section(self) -> float:
-        """Length of the road that was seen: highD's 420 m, or more if a vehicle was further out."""
-        reach = float(np.ceil((self.x + self.lengths[self.vehicle]).max()))
+        """Length of the road that was seen: highD's 420 m, or more if the centre of a vehicle was further out."""
+        reach = float(np.ceil((self.x + 0.5 * self.lengths[self.vehicle]).max()))
         return max(SECTION, reach)
 
     @property

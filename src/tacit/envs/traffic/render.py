@@ -52,7 +52,8 @@ class Canvas:
             self.draw.line([self.at(x0, y), self.at(x1, y)], fill=colour, width=2)
             return
         for begin in np.arange(np.floor(x0 / 18.0) * 18.0, x1, 18.0):
-            self.draw.line([self.at(max(begin, x0), y), self.at(min(begin + 6.0, x1), y)], fill=colour, width=1)
+            if begin + 6.0 > x0:
+                self.draw.line([self.at(max(begin, x0), y), self.at(min(begin + 6.0, x1), y)], fill=colour, width=1)
 
     def box(self, box: Box, fill: tuple[int, int, int] | None, outline: tuple[int, int, int] | None = None) -> None:
         corners = []
