@@ -376,6 +376,9 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     )
     state = replace(state, forward=forward)
     between = time.perf_counter()
+    if config.moments == "sum":
+        # Expectations of the present policy: its last steps, about as many as were demonstrated.
+        rollouts = rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
     phase = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
     state, dual = inverse_step(config, state, expert, phase)
     state, guard = _guarded(config, state, mean_cost)

@@ -112,7 +112,15 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 
 def names_of(env: VectorEnv, face: Interface) -> tuple[str, ...]:
     """Names of the encoded observation's entries."""
-    names = getattr(env, "feature_names", None) or getattr(env.unwrapped, "feature_names", None)
+    copies = getattr(env, "envs", None)  # of an environment that is not batched
+    names = next(
+        (
+            one.feature_names
+            for one in (env, env.unwrapped, *((copies[0].unwrapped,) if copies else ()))
+            if getattr(one, "feature_names", None) is not None
+        ),
+        None,
+    )
     if face.n_states:
         return tuple(f"state[{i}]" for i in range(face.n_states))
     if names is not None and len(names) == face.obs_size:
