@@ -78,6 +78,7 @@ def main(args: list[str]) -> Any:
         module = experiments.find(name)
         base = Path(out) / (f"{name}-quick" if quick else name)
         record = provenance(shlex.join(["tacit", "reproduce", *args]))
+        results: Any
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
@@ -88,9 +89,11 @@ def main(args: list[str]) -> Any:
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, **numbers}
         if results is None:
             return
-        text, picture = experiments.draw(module, results, f"{base}.json")
-        if not redraw:
-            storage.write_json(f"{base}.json", results)
+        if redraw:
+            text, picture = experiments.redraw(module, results, f"{base}.json")
+        else:
+            storage.write_json(f"{base}.json", results)  # before drawing, which is easy to repeat
+            text, picture = experiments.draw(module, results)
         storage.atomic_write_text(f"{base}.md", text)
         storage.atomic_write_bytes(f"{base}.png", picture)
         print(f"{base}.json  {base}.md  {base}.png")

@@ -63,16 +63,21 @@ def gather(module: ModuleType, tasks: Iterable[Task]) -> dict[str, Any]:
     return {"runs": runs, "missing": missing}
 
 
-def draw(module: ModuleType, results: Any, where: str) -> tuple[str, bytes]:
-    """(table, figure); UserError when these are not results that this version can draw."""
+def draw(module: ModuleType, results: dict[str, Any]) -> tuple[str, bytes]:
+    """(table, figure)."""
+    text = str(module.table(results))
+    lost = results.get("missing") or []
+    if lost:
+        text += "\nMissing: " + "; ".join(f"{run['label']}, seed {run['seed']}" for run in lost) + ".\n"
+    return text, module.figure(results)
+
+
+def redraw(module: ModuleType, results: Any, where: str) -> tuple[str, bytes]:
+    """The same from a file; UserError when these are not results that this version can draw."""
     if not isinstance(results, dict) or results.get("schema", SCHEMA) != SCHEMA:
         raise UserError(f"{where} was written by another version of Tacit; measure again, or use that version")
     try:
-        text = module.table(results)
-        lost = results.get("missing") or []
-        if lost:
-            text += "\nMissing: " + "; ".join(f"{run['label']}, seed {run['seed']}" for run in lost) + ".\n"
-        return text, module.figure(results)
+        return draw(module, results)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise UserError(f"{where} does not hold the numbers that are drawn (of another version?): {error!r}") from None
 

@@ -107,7 +107,7 @@ def figure(results: dict[str, Any]) -> bytes:
 
     with style():
         drawing = new_figure(12.5, 4.6)
-        panels = drawing.subplots(2, len(EARLIER))
+        panels = drawing.subplots(2, len(EARLIER), squeeze=False)
         for column, (robot, earlier) in enumerate(EARLIER.items()):
             upper, lower = panels[:, column]
             upper.set_title(robot)

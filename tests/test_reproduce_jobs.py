@@ -1,0 +1,217 @@
+"""Experiments that are made of runs: what is run, what is drawn, what is missing; and the table of experts."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tacit import launch, reproduce, storage
+from tacit.errors import UserError
+from tacit.reproduce import seeds_of, table_experts
+from tacit.run import Run
+from tacit.sweep import Job, prepare
+
+GRID = "tacit/Gridworld-v0"
+MAP = "S.G\n.X.\n...\n"
+
+
+def small_jobs(seeds, quick=False):
+    kwargs = {"layout": MAP, "slip": 0.0}
+    return [
+        Job("mce-exact", GRID, env_kwargs=kwargs, seed=seed, settings={"beta": beta}, label=f"beta {beta}")
+        for beta in ((0.1,) if quick else (0.1, 1.0))
+        for seed in seeds
+    ]
+
+
+def small_table(results):
+    return "".join(f"| {run['label']} | {run['seed']} | {run['return']:.3f} |\n" for run in results["runs"])
+
+
+SMALL = SimpleNamespace(
+    SEEDS=(0,),
+    jobs=small_jobs,
+    collect=lambda job, run: {"return": run.read("summary.json")["table"]["learned"]["return"]},
+    table=small_table,
+    figure=lambda results: b"\x89PNG" + bytes([len(results["runs"])]),
+)
+
+
+@pytest.fixture(autouse=True)
+def with_a_small_experiment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(reproduce.EXPERIMENTS, "small", "for tests")
+    real = reproduce.find
+    monkeypatch.setattr(reproduce, "find", lambda name: SMALL if name == "small" else real(name))
+
+
+def run_here(job):
+    """A job without a process of its own."""
+    run, demos = launch.start_run(job.algo, job.env, **job.wanted, out="runs")
+    launch.execute(run, demos)
+    return run
+
+
+def test_run_draw_and_skip(cli, tmp_path):
+    plan = cli("reproduce", "small", "--dry-run", "--seeds", 2)
+    assert plan.status == 0
+    assert "4 jobs, 0 finished, 4 to run" in plan.stderr
+    assert not (tmp_path / "results").exists()
+    run_here(small_jobs([0])[0])
+    output = cli("reproduce", "small", "--workers", 2)
+    assert output.status == 0, output.stderr
+    assert "2 jobs, 1 finished, 1 to run with 2 workers: about" in output.stderr
+    results = storage.read_json("results/small.json")
+    assert [(run["label"], run["seed"]) for run in results["runs"]] == [("beta 0.1", 0), ("beta 1.0", 0)]
+    assert results["missing"] == []
+    assert results["provenance"]["command"] == "tacit reproduce small --workers 2"
+    for record in results["runs"]:
+        run = Run.open(tmp_path / "runs" / record["run"])
+        assert record["commit"] == run.read("provenance.json")["commit"]
+        assert record["return"] == run.read("summary.json")["table"]["learned"]["return"]
+    assert (tmp_path / "results" / "small.png").read_bytes()[-1] == 2
+    listed = cli("reproduce", "--list").stdout
+    assert re.search(r"small\.json: 2 runs, seeds 0; commit \w{4,7}", listed)
+    # Again: nothing is run. Redrawn: the same table.
+    text = (tmp_path / "results" / "small.md").read_text()
+    again = cli("reproduce", "small")
+    assert "nothing to run" in again.stderr
+    (tmp_path / "results" / "small.md").unlink()
+    assert cli("reproduce", "small", "--redraw").status == 0
+    assert (tmp_path / "results" / "small.md").read_text() == text
+
+
+def test_what_is_there_is_drawn_and_what_is_missing_is_named(cli, tmp_path):
+    first = run_here(small_jobs([0])[0])
+    output = cli("reproduce", "small", "--no-run")
+    assert output.status == 0
+    assert "missing: beta 1.0, seed 0: not run" in output.stderr
+    assert "Missing: beta 1.0, seed 0." in (tmp_path / "results" / "small.md").read_text()
+    assert (tmp_path / "results" / "small.png").read_bytes()[-1] == 1
+    assert "1 missing" in cli("reproduce", "--list").stdout
+    # A damaged run is missing too, and nothing is overwritten when there is nothing to draw.
+    before = (tmp_path / "results" / "small.json").read_text()
+    (first.path / "summary.json").write_text("{")
+    output = cli("reproduce", "small", "--no-run")
+    assert output.status == 1
+    assert (tmp_path / "results" / "small.json").read_text() == before
+    second = run_here(small_jobs([0])[1])
+    output = cli("reproduce", "small", "--no-run")
+    assert output.status == 0
+    assert "damaged" in output.stderr
+    assert second.name in (tmp_path / "results" / "small.json").read_text()
+
+
+def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):
+    run_here(small_jobs([0])[0])
+
+    def fail(tasks, **options):
+        for task in tasks:
+            if not task.done:
+                task.status, task.message = "failed", "out of luck"
+
+    monkeypatch.setattr("tacit.sweep.run_tasks", fail)
+    output = cli("reproduce", "small")
+    assert output.status == 1
+    assert "out of luck" in output.stderr
+    assert "1 runs did not finish" in output.stderr
+    assert (tmp_path / "results" / "small.md").exists()
+
+
+def test_quick_has_results_of_its_own(cli, tmp_path):
+    run_here(small_jobs([0], quick=True)[0])
+    assert cli("reproduce", "small", "--quick").status == 0
+    assert storage.read_json("results/small-quick.json")["quick"] is True
+    assert not (tmp_path / "results" / "small.json").exists()
+
+
+def test_results_of_another_version(cli, tmp_path):
+    storage.write_json("results/small.json", {"schema": 99, "provenance": {}, "runs": []})
+    output = cli("reproduce", "small", "--redraw")
+    assert output.status == 2
+    assert "another version" in output.stderr
+    for content in ('{"runs": [{"label": 3}]}', "[]", "3", '{"provenance": {}, "runs": 3}', '{"runs"'):
+        (tmp_path / "results" / "small.json").write_text(content)
+        output = cli("reproduce", "small", "--redraw")
+        assert output.status == 2, content
+        assert "results/small.json" in output.stderr
+        listed = cli("reproduce", "--list")
+        assert listed.status == 0, content
+        assert "small.json" in listed.stdout
+    assert not (tmp_path / "results" / "small.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("3", [0, 1, 2]), ("0,1,2", [0, 1, 2]), ("4,", [4]), ("7,2", [7, 2]), (None, [5])],
+)
+def test_seeds(text, seeds):
+    assert seeds_of(text, (5,)) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "a", "", ",", "1,-2", "1.5", "1,,2"])
+def test_bad_seeds(text, cli):
+    with pytest.raises(UserError, match="--seeds"):
+        seeds_of(text, (5,))
+
+
+def test_seeds_are_sets_where_nothing_is_run(cli):
+    assert "3 sets: an unknown time" in cli("reproduce", "exact-stochasticity", "--seeds", 3, "--dry-run").stderr
+    assert cli("reproduce", "exact-stochasticity", "--seeds", "1,2").status == 2
+    records = {"methods": {"a": [{"seconds": 2.0}, {"seconds": 4.0}]}, "sets": 2}
+    storage.write_json("results/exact-stochasticity.json", records)
+    assert "20 sets: about 60 s" in cli("reproduce", "exact-stochasticity", "--dry-run").stderr
+
+
+# -- experts ----------------------------------------------------------------------------------------------------------
+
+
+def finished_expert(task, value, count):
+    """A folder as an expert leaves it, with a known evaluation."""
+
+    def row(scale):
+        rate = {"value": count / 100, "count": count, "n": 100}
+        found = {key: {"value": scale * value} for key in ("return", "terminated_return")}
+        return found | {"violation_rate_step": {"value": 0.01}, "violation_rate_episode": rate}
+
+    run, _ = launch.start_run(task.job.algo, task.job.env, **task.job.wanted, out="runs")
+    for i in range(250):
+        run.log({"steps": i + 1, "rollout/cost_mean": 0.5, **({"rollout/ep_rew_mean": float(i)} if i > 9 else {})})
+    run.finish({"table": {"stochastic": row(1.0), "deterministic": row(2.0)}})
+
+
+def test_the_table_of_experts(cli, tmp_path):
+    robots = [job for job in table_experts.jobs([0, 1]) if job.label in ("Swimmer", "Pendulum")]
+    for task, value, count in zip(prepare(robots, "runs"), (100, 10, 300, 14), (0, 1, 0, 2), strict=True):
+        finished_expert(task, float(value), count)
+    output = cli("reproduce", "table-experts", "--seeds", 2, "--no-run")
+    assert output.status == 0, output.stderr
+    assert output.stderr.count("missing: ") == 6
+    text = (tmp_path / "results" / "table-experts.md").read_text()
+    stochastic, deterministic = text.split("**deterministic policy**")
+    (swimmer,) = [line for line in stochastic.splitlines() if line.startswith("| Swimmer")]
+    # sd of 100 and 300 with n - 1 is 141.4; the upper bound for 0 of 200 is 1 - 0.05^(1/200) = 1.5 %.
+    assert "| 2 | 1.5M | 200 ± 141 | 200 [100, 300] | 200 ± 141 | 1.000 % | 0 of 200 (1.5 %) | 801 |" in swimmer
+    assert "| 12.0 ± 2.8 |" in stochastic
+    assert "3 of 200" in stochastic
+    assert "| 400 ± 283 |" in deterministic
+    assert "| Ant | - |" in stochastic
+    assert (tmp_path / "results" / "table-experts.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    curves = storage.read_json("results/table-experts.json")["runs"][0]["curves"]
+    assert len(curves["steps"]) == len(curves["return"]) == table_experts.POINTS
+    assert np.isnan(curves["return"][0])
+    assert curves["steps"][-1] == 250
+    assert curves["return"][-1] == pytest.approx(248.5)  # the mean of the last two
+
+
+def test_an_expert_is_trained_and_drawn(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(table_experts, "EARLIER", {"Pendulum": 56.8})
+    monkeypatch.setattr(table_experts, "QUICK", {**table_experts.QUICK, "total_steps": 2048, "epochs": 1})
+    output = cli("reproduce", "table-experts", "--quick", "--seeds", "3,")
+    assert output.status == 0, output.stderr
+    (run,) = storage.read_json("results/table-experts-quick.json")["runs"]
+    assert (run["label"], run["seed"], run["steps"]) == ("Pendulum", 3, 2048)
+    assert 0 < run["stochastic"]["return"] <= 100
+    assert run["stochastic"]["n"] == 4
+    assert "| Pendulum | 1 |" in (tmp_path / "results" / "table-experts-quick.md").read_text()
