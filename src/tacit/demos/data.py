@@ -15,6 +15,8 @@ from tacit.storage import sha256_of_arrays
 
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
+FEW_DEMONSTRATIONS = 5
+"""With fewer, what they leave out by chance looks forbidden."""
 
 
 @dataclass(frozen=True)

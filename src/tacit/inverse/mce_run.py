@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import storage
-from tacit.cost import Inputs, LearnedCost
+from tacit.cost import CLIPPED_TOO_OFTEN, Inputs, LearnedCost
+from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import RunFailed, UserError
 from tacit.forward import ppo_lagrangian
 from tacit.forward.agent import filled, named
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from tacit.run import Run
 
 EVALUATION_COPIES = 50
-FEW_DEMONSTRATIONS = 5
-CLIPPED_TOO_OFTEN = 0.01
 SHOWN = (
     "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  cost: learner {learner:.3g}, demonstrations {expert:.3g}  "
     "feature gap {gap:.3g}{truth}"
@@ -179,15 +178,22 @@ def judge(
     seed: int,
 ) -> dict[str, Any]:
     """What the last policy does, how good cost and map are, and where the map draws boundaries."""
+    from tacit.evaluate import summarize
     from tacit.forward.expert import evaluations
+    from tacit.inverse.exact_run import episodes_of
 
     table = evaluations(env, mce.policy_of(state), config.eval_episodes, seed)
+    shown = {key: value for key, value in summarize(episodes_of(demos, 1.0)).items() if isinstance(value, dict)}
     rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
     ceiling = config.ceiling if np.isfinite(config.ceiling) else 2.0 * float(np.quantile(cost.of_rows(rows), 0.9))
     found = constraint_map.boundaries(drawn, expert.rows, rows, ceiling)
     summary: dict[str, Any] = {
-        "table": {"learned": table["stochastic"], "learned, deterministic": table["deterministic"]},
+        "table": {
+            "demonstrations": shown,
+            "learned": table["stochastic"],
+            "learned, deterministic": table["deterministic"],
+        },
         "demonstrations": demos.summary(),
         "boundaries": [asdict(boundary) for boundary in found[:5]],
     }
@@ -228,6 +234,8 @@ def save_samples(run: Run, state: mce.State, expert: samples.Expert, rows: int =
     last = state.replay[-10:].reshape(-1, state.replay.shape[-1])
     names = {"nominal": state.nominal, "learner": last, "expert": expert.rows}
     arrays = {name: thinned(array) for name, array in names.items()}
+    # Thinned rows miss the extremes, and those are what the demonstrations say about a boundary.
+    arrays["expert_range"] = np.stack([expert.rows.min(axis=0), expert.rows.max(axis=0)]).astype(np.float32)
     storage.save_arrays(run.path / "samples.safetensors", arrays, {"names": list(state.inputs.names)})
 
 
