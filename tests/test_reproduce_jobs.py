@@ -58,6 +58,7 @@ def test_run_draw_and_skip(cli, tmp_path):
     assert plan.status == 0
     assert "4 jobs, 0 finished, 4 to run" in plan.stderr
     assert not (tmp_path / "results").exists()
+    assert cli("reproduce", "small", "--ray", "127.0.0.1:9").status == 2
     run_here(small_jobs([0])[0])
     output = cli("reproduce", "small", "--workers", 2)
     assert output.status == 0, output.stderr

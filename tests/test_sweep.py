@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections import Counter
 from math import prod
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_a_worker_killed_in_the_middle(tmp_path):
     assert Run.open(task.path).read("provenance.json")["resumed"][0]["step"] >= 2
 
 
-def test_a_worker_that_always_dies_is_given_up(monkeypatch):
+def test_a_worker_that_always_dies_is_given_up(cli, monkeypatch):
     start = LocalCrew.start
 
     def start_and_kill(self, task):
@@ -154,6 +155,10 @@ def test_a_worker_that_always_dies_is_given_up(monkeypatch):
     assert (task.status, task.attempts) == ("failed", 3)
     assert "SIGKILL" in task.message
     assert sum("trying again" in line for line in said) == 2
+    output = cli("sweep", "small.toml", "--retries", 0)
+    assert output.status == 1
+    assert "2 of 2 jobs did not finish" in output.stderr
+    assert [job["status"] for job in storage.read_json("runs/small.json")["jobs"]] == ["failed", "failed"]
 
 
 def wait_until(condition, seconds=60.0):
@@ -382,6 +387,12 @@ def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "bad.toml").write_bytes(b"algo = '\xff'")
     with pytest.raises(UserError, match="not valid TOML"):
         read(tmp_path / "bad.toml")
+
+
+def test_the_files_of_the_documentation():
+    text = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    sizes = [len(jobs_of(tomllib.loads(block))) for block in re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)]
+    assert sizes == [18, 8]
 
 
 def test_the_product():

@@ -33,6 +33,7 @@ from tacit.launch import to_stderr
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
+Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 SETS = 20
 
@@ -46,6 +47,7 @@ def main(args: list[str]) -> Any:
         sets: Number = None,
         quick: bool = False,
         workers: Number = None,
+        ray: Address = None,
         runs: str = "runs",
         out: str = "results",
         dry_run: bool = False,
@@ -61,6 +63,7 @@ def main(args: list[str]) -> Any:
             sets: Independent repetitions of an experiment that is not made of runs; 20 when not given.
             quick: Only try it out; the results are called NAME-quick.
             workers: Runs at once; as many as there are processors when not given.
+            ray: Run on a Ray cluster, as with `tacit sweep`.
             runs: Folder for run folders; finished ones are not run again.
             out: Folder for the results.
             dry_run: Only say how long it will take.
@@ -82,7 +85,7 @@ def main(args: list[str]) -> Any:
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, dry_run, no_run)
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
             numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run)
@@ -113,22 +116,26 @@ def _from_runs(
     runs: str,
     out: str,
     workers: int | None,
+    ray: str | None,
     dry_run: bool,
     no_run: bool,
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
     from tacit.sweep import prepare, run_tasks, usable_cpus
+    from tacit.sweep_ray import knock
     from tacit.sweep_time import forecast, pace
 
+    if ray is not None:
+        knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
     tasks = prepare(module.jobs(chosen, quick), runs)
-    to_stderr(forecast(tasks, workers or usable_cpus(), pace(runs, out)))
+    to_stderr(forecast(tasks, workers or (usable_cpus() if ray is None else None), pace(runs, out)))
     if dry_run:
         return None
     if not no_run:
         try:
-            run_tasks(tasks, workers=workers)
+            run_tasks(tasks, workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
     found = experiments.gather(module, tasks)

@@ -86,8 +86,8 @@ def main(args: list[str]) -> Any:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
         finally:
-            if any(task.path.exists() for task in tasks):
-                rows = [_row(task) for task in tasks]
+            rows = [_row(task) for task in tasks]
+            if Path(out).is_dir():
                 storage.write_json(target, {"provenance": record, "jobs": rows})
         if json:
             print_json({"jobs": rows})
