@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import traffic_oracle as oracle
 from hypothesis import given
 from hypothesis import strategies as st
 
+import traffic_oracle as oracle
 from tacit.envs.traffic.geometry import (
     MAX_ACCELERATION,
     Box,
@@ -74,9 +74,7 @@ def test_swept_boxes_against_their_definition() -> None:
     for i in range(len(before)):
         length, width = before[i, 3:]
         polygon = oracle.hull(tuple(before[i, :3]), tuple(after[i, :3]), length, width)
-        box = oracle.corners(
-            found.x[i], found.y[i], math.atan2(found.s[i], found.c[i]), 2 * found.l[i], 2 * found.w[i]
-        )
+        box = oracle.corners(found.x[i], found.y[i], math.atan2(found.s[i], found.c[i]), 2 * found.l[i], 2 * found.w[i])
         assert np.allclose(sorted(polygon), sorted(box), atol=1e-8)
         top = max(p[1] for p in polygon)
         assert found.y[i] + height(Box(*(v[i] for v in found))) == pytest.approx(top)

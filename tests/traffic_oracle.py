@@ -1,7 +1,7 @@
 """The highway task written down slowly, from its definitions, one vehicle at a time in plain Python.
 
-Shares nothing with the simulator but the Recording: polygons are lists of corners, angles are angles, lanes are searched
-for one by one.
+Shares nothing with the simulator but the Recording: polygons are lists of corners, angles are angles, lanes are
+searched for one by one.
 """
 
 from __future__ import annotations

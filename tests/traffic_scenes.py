@@ -26,7 +26,9 @@ class Car:
     sideways: float = 0.0
 
 
-def recording(cars: list[Car], name: str = "scene", marks: np.ndarray = LOWER_MARKS, mirrored: bool = False) -> Recording:
+def recording(
+    cars: list[Car], name: str = "scene", marks: np.ndarray = LOWER_MARKS, mirrored: bool = False
+) -> Recording:
     """All on the lower carriageway; mirrored: the same scene, driven on the upper one."""
     x, y, vx, vy = [], [], [], []
     for car in cars:
@@ -65,12 +67,14 @@ def random_recording(seed: int, n: int = 14, frames: int = 220) -> Recording:
     cars = []
     for i in range(n):
         truck = rng.random() < 0.25
+        x, speed = float(rng.uniform(0, 250)), float(np.round(rng.uniform(15, 45), 2))
         cars.append(
             Car(
-                x=float(rng.uniform(0, 300)),
+                x=x,
                 y=float(rng.choice([22.0, 26.0]) + rng.uniform(-0.8, 0.8)),
-                speed=float(np.round(rng.uniform(15, 45), 2)),
-                frames=int(rng.integers(60, frames)),
+                speed=speed,
+                # Within the 420 m that a camera sees.
+                frames=min(int(rng.integers(60, frames)), int((419.0 - x) / speed / DT)),
                 first=1 if i < 5 else int(rng.integers(1, 60)),
                 kind="truck" if truck else "car",
                 length=float(np.round(rng.uniform(8, 18) if truck else rng.uniform(3.5, 5.5), 2)),

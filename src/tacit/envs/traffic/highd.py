@@ -194,6 +194,7 @@ def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, A
     text = _read(path)
     names = _header(path, text, TRACKS)
     wanted = ("id", "frame", "x", "y", "xVelocity", "yVelocity")
+    _check_width(path, text, len(names))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -234,6 +235,16 @@ def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, A
         )
     counts = np.diff(np.append(begins, len(ids)))
     return ids[begins], frames[begins], counts, dict(zip(("x", "y", "vx", "vy"), columns[2:], strict=True))
+
+
+def _check_width(path: Path, text: str, width: int) -> None:
+    """Every row has as many values as the header: NumPy would not miss those of columns that it does not read."""
+    rows = text.splitlines()
+    if text.count(",") == len(rows) * (width - 1):
+        return
+    for number, row in enumerate(rows, 1):
+        if row.strip() and row.count(",") != width - 1:
+            raise UserError(f"{path}: row {number} has {row.count(',') + 1} values, expected {width}; is it cut off?")
 
 
 def _with_file_row(message: str) -> str:

@@ -1,0 +1,480 @@
+"""Recordings on disk: what is written is read again, and what is wrong is refused with file, row and remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.envs.traffic import compact, files, highd, highd_write
+from tacit.envs.traffic.commonroad import load as load_xml
+from tacit.envs.traffic.files import load, load_all, traffic_of
+from tacit.envs.traffic.layout import Rules, build
+from tacit.envs.traffic.neighbours import Neighbours
+from tacit.envs.traffic.recording import KINDS, Recording
+from tacit.errors import UserError
+from traffic_scenes import Car, random_recording, recording
+
+# The files of highD as they come, typed by hand: two vehicles, three frames.
+META = (
+    "id,frameRate,locationId,speedLimit,month,weekDay,startTime,duration,totalDrivenDistance,totalDrivenTime,"
+    "numVehicles,numCars,numTrucks,upperLaneMarkings,lowerLaneMarkings\n"
+    "7,25,2,-1.0,09.2017,Tue,09:54,0.12,4.56,0.24,2,1,1,8.51;12.59;16.43,21.00;24.96;28.80\n"
+)
+VEHICLES = (
+    "id,width,height,initialFrame,finalFrame,numFrames,class,drivingDirection,traveledDistance,minXVelocity,"
+    "maxXVelocity,meanXVelocity,minDHW,minTHW,minTTC,numLaneChanges\n"
+    "1,4.85,2.12,1,3,3,Car,1,3.20,40.00,40.00,40.00,-1.00,-1.00,-1.00,0\n"
+    "2,14.16,2.50,2,3,2,Truck,2,0.88,22.00,22.00,22.00,-1.00,-1.00,-1.00,0\n"
+)
+TRACKS = (
+    "frame,id,x,y,width,height,xVelocity,yVelocity,xAcceleration,yAcceleration,frontSightDistance,backSightDistance,"
+    "dhw,thw,ttc,precedingXVelocity,precedingId,followingId,leftPrecedingId,leftAlongsideId,leftFollowingId,"
+    "rightPrecedingId,rightAlongsideId,rightFollowingId,laneId\n"
+    "1,1,362.26,9.40,4.85,2.12,-40.00,0.02,0.30,0.00,364.68,53.51,0.00,0.00,0.00,0.00,0,0,0,0,0,0,0,0,2\n"
+    "2,1,360.66,9.40,4.85,2.12,-40.00,0.02,0.30,0.00,363.08,55.11,0.00,0.00,0.00,0.00,0,0,0,0,0,0,0,0,2\n"
+    "3,1,359.06,9.40,4.85,2.12,-40.00,0.02,0.30,0.00,361.48,56.71,0.00,0.00,0.00,0.00,0,0,0,0,0,0,0,0,2\n"
+    "2,2,10.00,25.50,14.16,2.50,22.00,0.00,0.00,0.00,403.00,17.08,0.00,0.00,0.00,0.00,0,0,0,0,0,0,0,0,6\n"
+    "3,2,10.88,25.50,14.16,2.50,22.00,0.00,0.00,0.00,402.12,17.96,0.00,0.00,0.00,0.00,0,0,0,0,0,0,0,0,6\n"
+)
+
+
+def write(folder: Path, tracks: str = TRACKS, vehicles: str = VEHICLES, meta: str = META) -> Path:
+    for part, text in (("tracks", tracks), ("tracksMeta", vehicles), ("recordingMeta", meta)):
+        (folder / f"07_{part}.csv").write_text(text)
+    return folder / "07_tracks.csv"
+
+
+def test_a_file_typed_by_hand(tmp_path: Path) -> None:
+    found = load(write(tmp_path))
+    assert found.name == "07"
+    assert found.ids.tolist() == [1, 2]
+    assert found.kinds.tolist() == [KINDS["car"], KINDS["truck"]]
+    assert found.directions.tolist() == [1, 2]
+    assert found.lengths.tolist() == [4.85, 14.16]
+    assert found.first.tolist() == [1, 2]
+    assert found.counts.tolist() == [3, 2]
+    assert found.x.tolist() == [362.26, 360.66, 359.06, 10.0, 10.88]
+    assert found.lower_marks.tolist() == [21.0, 24.96, 28.8]
+    assert found.speed_limit == -1.0
+    assert found.lanes().tolist() == [1, 1, 1, 1, 1]  # both keep right
+    assert found.about["source"] == "highD files"
+    # In driving direction: towards +X, left is +Y.
+    traffic = build([random_recording(1), found])
+    (part,) = [road for road in traffic.roads if road.recording == "07" and road.marks[0] > 0]
+    assert part.marks == pytest.approx([18.43, 12.59, 6.51])
+    assert part.x_range == (-460.0, 40.0)
+
+
+def test_columns_may_come_in_another_order(tmp_path: Path) -> None:
+    plain = load(write(tmp_path))
+    rows = [line.split(",") for line in TRACKS.splitlines()]
+    turned = "\n".join(",".join(reversed(row)) for row in rows) + "\n"
+    assert load(write(tmp_path, tracks="\ufeff" + turned)) == plain
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_recording_written_as_csv_is_the_same_when_read(tmp_path: Path, compression: str, seed: int) -> None:
+    one = random_recording(seed)
+    paths = highd_write.save(one, tmp_path, compression=compression)
+    assert len(paths) == 3
+    again = load(paths[0])
+    assert again == one
+    assert "simulated" in again.about["source"]
+    # And once more, to the byte.
+    twice = highd_write.save(again, tmp_path / "again", compression=compression)
+    assert [p.read_bytes() for p in twice] == [p.read_bytes() for p in paths]
+
+
+def test_derived_columns(tmp_path: Path) -> None:
+    cars = [Car(50.0, 26.0, 30.0, 50), Car(80.0, 26.0, 20.0, 50), Car(52.0, 22.0, 31.0, 50), Car(20.0, 22.0, 25.0, 50)]
+    paths = highd_write.save(recording(cars), tmp_path)
+    header, first, *_ = paths[0].read_text().splitlines()
+    row = dict(zip(header.split(","), first.split(","), strict=True))
+    assert row["dhw"] == "25.50"
+    assert row["thw"] == "0.85"
+    assert row["ttc"] == "2.55"
+    assert (row["precedingId"], row["followingId"], row["precedingXVelocity"]) == ("2", "0", "20.00")
+    assert (row["leftPrecedingId"], row["leftAlongsideId"], row["leftFollowingId"]) == ("0", "3", "4")
+    assert row["laneId"] == "6"
+    assert (row["frontSightDistance"], row["backSightDistance"]) == ("370.00", "50.00")
+    meta = paths[1].read_text().splitlines()
+    told = dict(zip(meta[0].split(","), meta[1].split(","), strict=True))
+    assert (told["numFrames"], told["minDHW"], told["class"]) == ("50", "5.90", "Car")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neighbours_against_a_search(seed: int) -> None:
+    rec = random_recording(seed, n=10)
+    around = Neighbours(rec)
+    left = around.beside("left")
+    rng = np.random.default_rng(seed)
+    for row in rng.integers(len(rec.x), size=150):
+        same_frame = np.flatnonzero((rec.frames == rec.frames[row]) & (np.arange(len(rec.x)) != row))
+        mates = [r for r in same_frame if around.lane[r] == around.lane[row]]
+        ahead = [r for r in mates if around.s[r] > around.s[row]]
+        assert around.leader[row] == (min(ahead, key=lambda r: around.s[r]) if ahead else -1)
+        beside = [r for r in same_frame if around.lane[r] == around.lane[row] - 1]
+
+        def overlaps(r: int, row: int = row) -> bool:
+            return abs(around.s[r] - around.s[row]) < around.half[r] + around.half[row]
+
+        clear = [r for r in beside if around.s[r] >= around.s[row] and not overlaps(r)]
+        touching = [r for r in beside if overlaps(r)]
+        if len(touching) < 2:
+            assert left[0][row] == (min(clear, key=lambda r: around.s[r]) if clear else -1)
+            assert left[1][row] == (touching[0] if touching else -1)
+
+
+def test_the_compact_form_keeps_every_centimetre(tmp_path: Path) -> None:
+    for seed in range(3):
+        one = random_recording(seed)
+        path = tmp_path / f"r{seed}{compact.SUFFIX}"
+        compact.save(one, path)
+        assert compact.load(path) == one
+        data = path.read_bytes()
+        compact.save(one, path)
+        assert path.read_bytes() == data
+    odd = Recording(**{**vars_of(one), "x": one.x + 0.001})
+    with pytest.raises(UserError, match="centimetres"):
+        compact.save(odd, path)
+
+
+def vars_of(rec: Recording) -> dict[str, object]:
+    names = ("name", "upper_marks", "lower_marks", "ids", "kinds", "directions", "lengths", "widths", "first", "counts")
+    return {name: getattr(rec, name) for name in (*names, "x", "y", "vx", "vy")}
+
+
+# ---------------------------------------------------------------- wrong input
+
+
+def edit(text: str, row: int, column: str, value: str) -> str:
+    lines = [line.split(",") for line in text.splitlines()]
+    lines[row - 1][lines[0].index(column)] = value
+    return "\n".join(map(",".join, lines)) + "\n"
+
+
+def drop_column(text: str, name: str) -> str:
+    lines = [line.split(",") for line in text.splitlines()]
+    k = lines[0].index(name)
+    return "\n".join(",".join(line[:k] + line[k + 1 :]) for line in lines) + "\n"
+
+
+def lines(text: str, *numbers: int) -> str:
+    every = text.splitlines()
+    return "\n".join(every[n - 1] for n in numbers) + "\n"
+
+
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "missing column": ({"tracks": drop_column(TRACKS, "yVelocity")}, "tracks.csv: row 1.*lacks 'yVelocity'"),
+    "extra column": ({"meta": META.replace("id,", "id,colour,", 1)}, "recordingMeta.csv: row 1.*unknown 'colour'"),
+    "wrong frame rate": ({"meta": edit(META, 2, "frameRate", "10")}, "row 2: frameRate is 10, expected 25"),
+    "km/h": (
+        {"tracks": TRACKS.replace("-40.00", "-144.00").replace("22.00,0.00", "79.20,0.00")},
+        "are the velocities in km/h",
+    ),
+    "feet": (
+        {"vehicles": edit(VEHICLES, 3, "width", "46.5")},
+        "vehicle 2 has length 46.5.*are the units metres",
+    ),
+    "positions and velocities disagree": (
+        {"tracks": TRACKS.replace("-40.00", "-20.00").replace("22.00", "11.00")},
+        "by their positions and .* by their velocities",
+    ),
+    "unsorted frames": ({"tracks": lines(TRACKS, 1, 3, 2, 4, 5, 6)}, "row 3: the frames are not sorted: vehicle 1"),
+    "duplicate frame": ({"tracks": lines(TRACKS, 1, 2, 3, 3, 4, 5, 6)}, "row 4: the frame appears twice: vehicle 1"),
+    "gap": ({"tracks": lines(TRACKS, 1, 2, 4, 5, 6)}, "row 3: the track has a gap: vehicle 1 goes from frame 1 to 3"),
+    "unsorted vehicles": ({"tracks": lines(TRACKS, 1, 2, 5, 3, 4, 6)}, "row 4: vehicle 1 appears again"),
+    "not a number": ({"tracks": edit(TRACKS, 4, "x", "nan")}, "row 4: x is nan"),
+    "text": ({"tracks": edit(TRACKS, 4, "x", "here")}, "'here'.* row 4"),
+    "infinite": ({"tracks": edit(TRACKS, 3, "yVelocity", "inf")}, "row 3: yVelocity is inf"),
+    "empty tracks": ({"tracks": ""}, "tracks.csv is empty"),
+    "only a header": ({"tracks": lines(TRACKS, 1)}, "no rows below its header"),
+    "empty meta": ({"meta": ""}, "recordingMeta.csv is empty"),
+    "short row": ({"vehicles": VEHICLES.replace(",1,3.20", "")}, "tracksMeta.csv: row 2 has 14 values, expected 16"),
+    "truncated": ({"tracks": TRACKS[:-40]}, "tracks.csv: row 6 has 10 values, expected 25"),
+    "unknown class": ({"vehicles": edit(VEHICLES, 2, "class", "Bicycle")}, "row 2: class is 'bicycle'"),
+    "other vehicles": ({"vehicles": edit(VEHICLES, 3, "id", "9")}, "vehicle 2 is in .*tracks.csv and not in"),
+    "other frames": ({"vehicles": edit(VEHICLES, 3, "numFrames", "3")}, "row 3: numFrames of vehicle 2 is 3, but 2"),
+    "listed twice": ({"vehicles": VEHICLES + VEHICLES.splitlines()[1] + "\n"}, "row 4: vehicle 1 is listed twice"),
+    "markings": ({"meta": META.replace("21.00;24.96", "21.00;x")}, "lowerLaneMarkings is '21.00;x;28.80'"),
+    "markings that descend": ({"meta": META.replace("21.00;24.96", "24.96;21.00")}, "must ascend by a lane's width"),
+    "direction": ({"vehicles": edit(VEHICLES, 2, "drivingDirection", "3")}, "driving direction is 1 .* or 2"),
+    "speed limit in km/h": ({"meta": edit(META, 2, "speedLimit", "130")}, "speed limit is in m/s"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named(tmp_path: Path, case: str) -> None:
+    changed, text = WRONG[case]
+    path = write(tmp_path, **changed)
+    with pytest.raises(UserError, match=text) as caught:
+        load(path)
+    assert "07" in str(caught.value)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "07_tracksMeta.csv").unlink()
+    with pytest.raises(UserError, match=r"07_tracksMeta.csv .*is missing"):
+        load(path)
+    with pytest.raises(UserError, match="does not exist"):
+        load(tmp_path / "nothing")
+    with pytest.raises(UserError, match="is not a recording"):
+        load(__file__)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="there is no recording in"):
+        files.find(tmp_path / "empty")
+    with pytest.raises(UserError, match="there is no recording in"):
+        traffic_of(tmp_path / "empty")
+
+
+def test_good_recordings_only_if_asked_for(tmp_path: Path) -> None:
+    highd_write.save(random_recording(0), tmp_path, "01")
+    highd_write.save(random_recording(1), tmp_path, "02")
+    bad = tmp_path / "02_tracks.csv"
+    bad.write_text(bad.read_text()[:-40])
+    with pytest.raises(UserError, match="02_tracks"):
+        load_all([tmp_path])
+    with pytest.warns(UserWarning, match="left out: .*02_tracks"):
+        good = load_all([tmp_path], skip_bad=True)
+    assert [r.name for r in good] == ["01"]
+    (tmp_path / "01_tracks.csv").write_text("")
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(UserError, match="none of the recordings"):
+        load_all([tmp_path], skip_bad=True)
+
+
+def test_a_recording_too_short_for_a_problem() -> None:
+    with pytest.raises(UserError, match="pose no problem"):
+        build([recording([Car(50.0, frames=20), Car(80.0, frames=30)])])
+    with pytest.raises(UserError, match="pose no problem"):
+        build([recording([Car(50.0, kind="truck", length=12.0, frames=100), Car(90.0, kind="truck", frames=200)])])
+    with pytest.raises(UserError, match="there is no recording"):
+        build([])
+
+
+def test_damaged_compressed_files(tmp_path: Path) -> None:
+    for end, pack in ((".gz", gzip.compress), (".xz", lzma.compress)):
+        path = write(tmp_path)
+        packed = tmp_path / f"07_tracks.csv{end}"
+        packed.write_bytes(pack(TRACKS.encode()))
+        path.unlink()
+        assert len(load(packed)) == 2
+        packed.write_bytes(pack(TRACKS.encode())[:-20])
+        with pytest.raises(UserError, match="truncated or damaged"):
+            load(packed)
+        packed.unlink()
+    path = write(tmp_path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="UTF-8"):
+        load(path)
+
+
+@given(st.data())
+def test_mangled_csv_never_crashes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Cells replaced, bytes cut or inserted: a recording, or one sentence."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    texts = {"tracks": TRACKS, "vehicles": VEHICLES, "meta": META}
+    which = data.draw(st.sampled_from(sorted(texts)))
+    text = texts[which]
+    if data.draw(st.booleans()):
+        rows = [line.split(",") for line in text.splitlines()]
+        row = data.draw(st.sampled_from(rows))
+        odd = st.sampled_from(["", "-1", "0", "1e309", "1e30", "nan", "x", "9" * 30, "-0.0", "2.5", '"', "\x00"])
+        row[data.draw(st.integers(0, len(row) - 1))] = data.draw(odd)
+        text = "\n".join(map(",".join, rows))
+    else:
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.text(max_size=20)) + text[data.draw(st.integers(at, len(text))) :]
+    path = write(folder, **{**texts, which: text})
+    with contextlib.suppress(UserError):
+        build([load(path), random_recording(0)])
+    shutil.rmtree(folder)
+
+
+@given(st.binary(max_size=40), st.integers(0, 3000), st.integers(0, 40))
+def test_mangled_compact_files_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, new: bytes, at: int, cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    path = folder / f"r{compact.SUFFIX}"
+    compact.save(recording([Car(50.0, frames=60), Car(80.0, frames=60)]), path)
+    whole = path.read_bytes()
+    at %= len(whole)
+    path.write_bytes(whole[:at] + new + whole[at + cut :])
+    with contextlib.suppress(UserError):
+        # If it is read, then because the bytes do not matter: padding, dates, the comment at the end.
+        assert len(compact.load(path)) == 2
+    shutil.rmtree(folder)
+
+
+# ---------------------------------------------------------------- CommonRoad
+
+
+def state(time: int, x: float, y: float, speed: float, yaw: float = 0.0) -> str:
+    return (
+        f"<position><point><x>{x}</x><y>{y}</y></point></position><orientation><exact>{yaw}</exact></orientation>"
+        f"<time><exact>{time}</exact></time><velocity><exact>{speed}</exact></velocity>"
+    )
+
+
+def lanelet(number: int, right: float, left: float, bend: float = 0.0) -> str:
+    def bound(y: float) -> str:
+        points = [(-40.0, y), (200.0, y + bend), (460.0, y)]
+        return "".join(f"<point><x>{px}</x><y>{py}</y></point>" for px, py in points)
+
+    return (
+        f'<lanelet id="{number}"><leftBound>{bound(left)}</leftBound><rightBound>{bound(right)}</rightBound></lanelet>'
+    )
+
+
+def obstacle(number: int, x: float, y: float, speed: float, steps: int, kind: str = "car", first: int = 0) -> str:
+    moments = "".join(f"<state>{state(first + t, x + speed * 0.04 * t, y, speed)}</state>" for t in range(1, steps))
+    return (
+        f'<dynamicObstacle id="{number}"><type>{kind}</type>'
+        "<shape><rectangle><length>4.5</length><width>2.0</width></rectangle></shape>"
+        f"<initialState>{state(first, x, y, speed)}</initialState><trajectory>{moments}</trajectory></dynamicObstacle>"
+    )
+
+
+PROBLEM = (
+    f'<planningProblem id="100"><initialState>{state(0, 50.0, -27.0, 30.0)}<yawRate><exact>0</exact></yawRate>'
+    "</initialState>"
+    "<goalState><position><rectangle><length>4.5</length><width>2</width><orientation>0</orientation>"
+    "<center><x>170</x><y>-27</y></center></rectangle></position>"
+    "<time><intervalStart>0</intervalStart><intervalEnd>125</intervalEnd></time></goalState></planningProblem>"
+)
+ROAD = lanelet(1, -30.0, -24.0) + lanelet(2, -24.0, -18.0)
+TRAFFIC = obstacle(10, 95.0, -27.0, 30.0, 150) + obstacle(11, 20.0, -21.0, 35.0, 100, "truck", first=5)
+
+
+def scenario(body: str = ROAD + TRAFFIC + PROBLEM, step: str = "0.04", version: str = "2020a") -> str:
+    return (
+        f'<?xml version="1.0"?><commonRoad timeStepSize="{step}" commonRoadVersion="{version}" benchmarkID="DEU_X-1">'
+        f"{body}</commonRoad>"
+    )
+
+
+def write_xml(folder: Path, text: str) -> Path:
+    path = folder / "scene.xml"
+    path.write_text(text)
+    return path
+
+
+def test_a_commonroad_scenario_is_driven(tmp_path: Path) -> None:
+    from tacit.envs.traffic.env import TrafficEnv
+
+    path = write_xml(tmp_path, scenario())
+    found = load(path)
+    assert len(found) == 2
+    assert found.kinds.tolist() == [KINDS["car"], KINDS["truck"]]
+    env = TrafficEnv("distance", recordings=str(path))
+    obs, info = env.reset(seed=0)
+    assert env.traffic.roads[0].marks == pytest.approx([-18.0, -24.0, -30.0])
+    assert env.traffic.roads[0].x_range == (-40.0, 460.0)
+    named = dict(zip(env.feature_names, obs, strict=True))
+    assert named["p_rel_same_lead"] == pytest.approx(45.0 - 2.25 - 2.254, abs=1e-3)
+    assert named["distance_goal_long"] == pytest.approx(120.0 - 2.25, abs=1e-3)
+    assert named["remaining_steps"] == 125
+    for _ in range(125):
+        obs, reward, terminated, _, info = env.step(np.zeros(2))
+        if terminated:
+            break
+    assert (info["outcome"], reward) == ("goal", 50.0)
+
+
+def test_a_turned_scenario_is_the_same(tmp_path: Path) -> None:
+    """Half a turn, as the converter does with upper carriageways: points negated, angles + pi."""
+    import re
+
+    plain = build([load_xml(write_xml(tmp_path, scenario()))]).problems
+
+    def negate(match: re.Match[str]) -> str:
+        return f"<{match[1]}>{-float(match[2])}</{match[1]}>"
+
+    text = re.sub(r"<(x|y)>([-\d.e]+)</\1>", negate, scenario())
+    text = text.replace("<orientation><exact>0.0</exact>", "<orientation><exact>3.141592653589793</exact>")
+    text = text.replace("<orientation>0</orientation>", "<orientation>3.141592653589793</orientation>")
+    turned = build([load_xml(write_xml(tmp_path, text))]).problems
+    for name in ("x", "y", "vx", "vy", "goal_x", "goal_y", "steps"):
+        assert getattr(turned, name) == pytest.approx(getattr(plain, name), abs=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (scenario(lanelet(1, -30, -24, bend=3.0) + TRAFFIC + PROBLEM), "lanelet 1.*strays .* from a straight line"),
+        (scenario(step="0.1"), "timeStepSize is 0.1, expected 0.04"),
+        (scenario(version="2018b"), "'2018b', expected '2020a'"),
+        (scenario(ROAD + TRAFFIC), "no <planningProblem>"),
+        (scenario(ROAD + PROBLEM), "no vehicle"),
+        (scenario(TRAFFIC + PROBLEM), "no <lanelet>"),
+        (scenario().replace("<x>170</x>", "<x>nan</x>"), "goal: x is 'nan'"),
+        (scenario().replace("<time><exact>7</exact>", "<time><exact>9</exact>", 1), "consecutive steps"),
+        (scenario()[:-30], "not valid XML"),
+        (scenario().replace("<length>4.5</length>", "<length>400</length>", 1), "are the units metres"),
+        ("<osm></osm>", "expected a <commonRoad>"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><commonRoad/>', "declares entities"),
+        ("", "not valid XML"),
+        (scenario().replace("intervalEnd>125", "intervalEnd>0"), "goal ends at time step 0"),
+        (
+            scenario(ROAD + TRAFFIC + PROBLEM.replace("<rectangle>", "<circle>").replace("</rectangle>", "</circle>")),
+            "goal is not a rectangle",
+        ),
+    ],
+)
+def test_scenarios_that_cannot_be_driven(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        load(write_xml(tmp_path, text))
+    assert "scene.xml" in str(caught.value)
+
+
+@given(st.data())
+def test_mangled_xml_never_crashes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    text = scenario(ROAD + obstacle(10, 95.0, -27.0, 30.0, 8) + PROBLEM)
+    at = data.draw(st.integers(0, len(text)))
+    new = data.draw(st.sampled_from(["", "9", "-", "<", "</x>", "1e9", "e", "nan", " ", "\x00", "<x>"]))
+    text = text[:at] + new + text[at + data.draw(st.integers(0, 30)) :]
+    with contextlib.suppress(UserError):
+        build([load_xml(write_xml(folder, text))])
+    shutil.rmtree(folder)
+
+
+def test_static_obstacles_stand(tmp_path: Path) -> None:
+    block = (
+        '<staticObstacle id="20"><type>parkedVehicle</type>'
+        "<shape><rectangle><length>4.5</length><width>2.0</width></rectangle></shape>"
+        f"<initialState>{state(0, 120.0, -27.0, 0.0)}</initialState></staticObstacle>"
+    )
+    found = load(write_xml(tmp_path, scenario(ROAD + TRAFFIC + block + PROBLEM)))
+    assert found.kinds.tolist()[-1] == KINDS["static"]
+    assert (found.vx[-10:] == 0).all()
+    with pytest.raises(UserError, match="cars and trucks only"):
+        highd_write.save(found, tmp_path)
+
+
+def test_rules_are_checked() -> None:
+    for options in ({"ego": "x"}, {"goal": "x"}, {"split": "x"}, {"corner": 1}, {"split_seed": -1}):
+        with pytest.raises(UserError):
+            Rules(**options)  # type: ignore[arg-type]
+
+
+def test_prefixes() -> None:
+    cases: list[tuple[str, Callable[[Path | None], bool]]] = [
+        ("a/03_tracks.csv", lambda p: p == Path("a/03")),
+        ("a/03_tracksMeta.csv.gz", lambda p: p == Path("a/03")),
+        ("a/03_recordingMeta.csv.xz", lambda p: p == Path("a/03")),
+        ("a/03.csv", lambda p: p is None),
+    ]
+    for name, right in cases:
+        assert right(highd.prefix_of(name)), name
