@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-OURS = ("exact", "stepping", "ppo_speed")
+OURS = ("exact", "stepping", "ppo_speed", "traffic")
 NAMES = (*OURS, "sb3-speed", "sb3-quality")
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "only a header": ({"tracks": lines(TRACKS, 1)}, "no rows below its header"),
     "empty meta": ({"meta": ""}, "recordingMeta.csv is empty"),
     "short row": ({"vehicles": VEHICLES.replace(",1,3.20", "")}, "tracksMeta.csv: row 2 has 14 values, expected 16"),
-    "truncated": ({"tracks": TRACKS[:-40]}, "tracks.csv: row 6 has 10 values, expected 25"),
+    "truncated": ({"tracks": TRACKS[:-40]}, "tracks.csv: row 6 has 12 values, expected 25"),
     "unknown class": ({"vehicles": edit(VEHICLES, 2, "class", "Bicycle")}, "row 2: class is 'bicycle'"),
     "other vehicles": ({"vehicles": edit(VEHICLES, 3, "id", "9")}, "vehicle 2 is in .*tracks.csv and not in"),
     "other frames": ({"vehicles": edit(VEHICLES, 3, "numFrames", "3")}, "row 3: numFrames of vehicle 2 is 3, but 2"),
