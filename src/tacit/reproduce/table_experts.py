@@ -81,7 +81,7 @@ def table(results: dict[str, Any]) -> str:
                 str(len(runs)),
                 f"{runs[0]['steps'] / 1e6:g}M",
                 _with_spread(value["return"]),
-                f"{_short(middle.value)} [{_short(middle.low)}, {_short(middle.high)}]",
+                "{} [{}, {}]".format(*(_short(end, middle.value) for end in middle)),
                 _with_spread(value["terminated_return"]),
                 f"{100 * value['violation_rate_step'].mean():.3f} %",
                 f"{broken} of {episodes} ({100 * bound:.1f} %)",
@@ -94,11 +94,13 @@ def table(results: dict[str, Any]) -> str:
 
 
 def _with_spread(values: np.ndarray) -> str:
-    return _short(values.mean()) + (f" ± {_short(values.std(ddof=1))}" if len(values) > 1 else "")
+    mean = values.mean()
+    return _short(mean, mean) + (f" ± {_short(values.std(ddof=1), mean)}" if len(values) > 1 else "")
 
 
-def _short(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+def _short(value: float, like: float) -> str:
+    """With as many decimals as a number of the size of `like` deserves."""
+    return f"{value:.{0 if abs(like) >= 100 else 1}f}"
 
 
 def figure(results: dict[str, Any]) -> bytes:
