@@ -15,23 +15,28 @@ from tacit import nets, normalize
 from tacit.demos import Demonstrations
 from tacit.forward import agent, ppo_lagrangian
 
-EPOCHS, BATCH, LR = 60, 256, 1e-3
-SMALLEST_LOG_STD = -3.0
+STEPS, BATCH, LR = 6000, 256, 1e-3
+PIECES = 10
+"""The steps are compiled and run in so many pieces."""
 
 
-def fit(actor: nets.Actor, obs: np.ndarray, act: np.ndarray, rng: np.random.Generator, epochs: int = EPOCHS) -> Any:
+def fit(
+    actor: nets.Actor, obs: np.ndarray, act: np.ndarray, rng: np.random.Generator, steps: int = STEPS
+) -> nets.Actor:
     """The actor that maximises the likelihood of actions (n, A) given normalised observations (n, obs_size)."""
-    opt_state = optax.adam(LR).init(actor)
-    batch = min(BATCH, len(obs))
-    for _ in range(epochs):
-        order = rng.permutation(len(obs))[: len(obs) // batch * batch].reshape(-1, batch)
-        actor, opt_state = _epoch(actor, opt_state, obs[order], act[order])
+    opt_state = optax.scale_by_adam().init(actor)
+    each = max(1, steps // PIECES)
+    for piece in range(PIECES):
+        chosen = rng.integers(len(obs), size=(each, min(BATCH, len(obs))))
+        lr = LR * (1.0 - piece / PIECES)
+        actor, opt_state = _fit(actor, opt_state, obs[chosen], act[chosen], lr)
     return actor
 
 
 @partial(jax.jit, donate_argnums=(1,))
-def _epoch(actor: Any, opt_state: Any, obs: Any, act: Any) -> tuple[Any, Any]:
-    adam = optax.adam(LR)
+def _fit(actor: Any, opt_state: Any, obs: Any, act: Any, lr: float) -> tuple[Any, Any]:
+    """Adam on minibatches obs (M, B, obs_size), act (M, B, A)."""
+    adam = optax.scale_by_adam()
 
     def loss(actor: Any, obs: Any, act: Any) -> jax.Array:
         return -nets.log_prob(actor, obs, act)[0].mean()
@@ -39,11 +44,7 @@ def _epoch(actor: Any, opt_state: Any, obs: Any, act: Any) -> tuple[Any, Any]:
     def step(carry: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
         actor, opt_state = carry
         moves, opt_state = adam.update(jax.grad(loss)(actor, *part), opt_state)
-        actor = optax.apply_updates(actor, moves)
-        if actor.log_std is not None:
-            bounded = jnp.maximum(actor.log_std, SMALLEST_LOG_STD)
-            actor = nets.Actor(actor.net, bounded)
-        return (actor, opt_state), None
+        return (jax.tree.map(lambda p, move: p - lr * move, actor, moves), opt_state), None
 
     return jax.lax.scan(step, (actor, opt_state), (obs, act))[0]
 
@@ -51,11 +52,16 @@ def _epoch(actor: Any, opt_state: Any, obs: Any, act: Any) -> tuple[Any, Any]:
 def start_from(
     state: ppo_lagrangian.State, demos: Demonstrations, rng: np.random.Generator, smallest_log_std: float
 ) -> ppo_lagrangian.State:
-    """The same training with a policy cloned from the demonstrations, whose observations join the statistics."""
+    """The same training with a policy cloned from the demonstrations, and with the scale of their observations.
+
+    The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see.
+    """
     learner = state.agent
     obs = learner.interface.encode(demos.observations[demos.rows_before])
     act = learner.interface.from_env(demos.actions)
-    stats = learner.obs_stats if learner.interface.n_states else normalize.update(learner.obs_stats, obs)
+    stats = learner.obs_stats
+    if stats.count:
+        stats = normalize.update(normalize.running(stats.mean.shape), obs)
     actor = fit(learner.params.actor, normalize.standardise(stats, obs, learner.obs_clip), act, rng)
     if actor.log_std is not None:
         actor = nets.Actor(actor.net, jnp.maximum(actor.log_std, smallest_log_std))

@@ -5,8 +5,8 @@ inputs, and sparse: the same dual as the run's, on the demonstrations against al
 (bootstrap and every forward phase), with a budget on every feature, which acts as an L1 penalty: a threshold that does
 not earn its price is not used. It is read off one input at a time:
 
-    boundaries(...)   where the cost of an input, the others as in the demonstrations, passes half of its ceiling, and
-                      the band between there and the nearest demonstration, about which nothing can be known
+    boundaries(...)   where the cost of an input, the others as in the demonstrations, passes what demonstrations ever
+                      cost, and the band between there and the nearest demonstration, about which nothing can be known
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tacit.inverse.samples import Expert
 Array = NDArray[Any]
 MINIBATCHES, BATCH = 1500, 512
 THRESHOLDS = 24
-SPARSITY = 0.02
+SPARSITY = 0.002
 """Price of a unit of lam, in units of a feature's mean."""
 GRID = 801
 
@@ -52,10 +52,13 @@ def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> Lear
         learner_square=config.learner_square or 0.1,
     )
 
-    def draw(z: Array) -> tuple[Array, Array]:
-        return z[rng.integers(len(z), size=(MINIBATCHES, BATCH))], np.ones((MINIBATCHES, BATCH), np.float32)
-
-    batches = mce.Batches(*draw(expert_z), *draw(learner_z))
+    ones = np.ones((MINIBATCHES, BATCH), np.float32)
+    # Half of the learner's rows evenly, half by their cost: the few that lie beyond a boundary say where it is.
+    likely = np.cumsum(mce.cost_of(state, config).of_rows(learner) + 1e-6)
+    by_cost = np.searchsorted(likely, rng.random((MINIBATCHES, BATCH // 2)) * likely[-1]).clip(0, len(learner) - 1)
+    evenly = rng.integers(len(learner), size=(MINIBATCHES, BATCH - BATCH // 2))
+    shown = expert_z[rng.integers(len(expert_z), size=(MINIBATCHES, BATCH))]
+    batches = mce.Batches(shown, ones, learner_z[np.concatenate([evenly, by_cost], axis=1)], ones)
     params, _, _ = mce.dual_steps(params, mce.OPTIMISER.init(params), batches, hyper, once=False)
     return features.to_cost(params, inputs, at=config.at)
 
@@ -68,7 +71,7 @@ class Boundary:
     relation: str
     """"<" or ">": the forbidden side."""
     value: float
-    """Where the map's cost passes half of its ceiling, in the feature's own unit."""
+    """Where the map's cost passes the level, in the feature's own unit."""
     demonstrated: float
     """The demonstrations' extreme on that side: between it and `value` nothing can be known."""
     share: float
@@ -79,16 +82,19 @@ class Boundary:
 
 
 def boundaries(cost: LearnedCost, expert: Array, learner: Array, ceiling: float) -> list[Boundary]:
-    """Every boundary that the map draws, the one that explains most of the learner's states first."""
+    """Every boundary that the map draws, the one that explains most of the learner's states first.
+
+    The level is the cost that 99.9 % of the demonstrated steps stay below, or a tenth of the ceiling if that is more.
+    """
     around = np.median(expert, axis=0)
-    base = float(cost.of_rows(around[None])[0])
+    level = max(float(np.quantile(cost.of_rows(expert), 0.999)), 0.1 * ceiling)
     found = []
     for name, column in zip(cost.inputs.names, cost.inputs.columns, strict=True):
         low, high = float(expert[:, column].min()), float(expert[:, column].max())
         ends = np.quantile(learner[:, column], [0.001, 0.999])
         for relation, start, end in (("<", low, float(min(ends[0], low))), (">", high, float(max(ends[1], high)))):
             values = np.linspace(start, end, GRID)
-            over = cost.profile(name, values, around) - base > 0.5 * ceiling
+            over = cost.profile(name, values, around) > level
             if start == end or not over.any():
                 continue
             value = float(values[np.argmax(over)])

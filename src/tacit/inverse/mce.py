@@ -67,7 +67,7 @@ class Config(ppo_lagrangian.Config):
     """Environment steps of PPO between two inverse steps."""
     start: Literal["nominal", "clone"] = "nominal"
     """With which policy the loop begins: that of the bootstrap, or one cloned from the demonstrations."""
-    clone_log_std: float = -1.0
+    clone_log_std: float = -4.0
     """Smallest log standard deviation of a cloned policy: it must still explore."""
     inputs: tuple[str, ...] = ()
     """Names of the observation entries that the cost reads; none given: all."""
@@ -112,6 +112,8 @@ class Config(ppo_lagrangian.Config):
     """Share of the learner's samples that comes from earlier forward phases."""
     replay_phases: int = 40
     """How many of those are kept."""
+    replay_by_cost: bool = False
+    """Draw those samples in proportion to their present cost (and a little), instead of evenly."""
     pretrain_epochs: int = 0
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: float = 1e-3
@@ -236,18 +238,23 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     learner_z = state.inputs.scaled(phase.rows)
     count = config.minibatches or max(1, -(-len(expert_z) // config.dual_batch))
 
-    def draw(z: Array, weight: Array, size: int) -> tuple[Array, Array]:
-        chosen = rng.integers(len(z), size=(count, size))
+    def draw(z: Array, weight: Array, size: int, likely: Array | None = None) -> tuple[Array, Array]:
+        if likely is None:
+            chosen = rng.integers(len(z), size=(count, size))
+        else:
+            chosen = np.searchsorted(np.cumsum(likely), rng.random((count, size)) * likely.sum()).clip(0, len(z) - 1)
         return z[chosen], (len(z) * weight[chosen]).astype(np.float32)
 
     demo = draw(expert_z, expert.weight(config.moments, config.gamma), config.dual_batch)
     old = round(config.replay_share * config.dual_batch) if len(state.replay) else 0
     new = draw(learner_z, phase.weight(config.moments, config.gamma), config.dual_batch - old)
     if old:
-        # Earlier phases stand in for the present one: the same total mass.
+        # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
+        # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
         rows = state.replay.reshape(-1, state.replay.shape[-1])
         mass = phase.weight(config.moments, config.gamma).sum()
-        past = draw(state.inputs.scaled(rows), np.full(len(rows), mass / len(rows)), old)
+        likely = cost_of(state, config).of_rows(rows) + 0.02 * config.ceiling if config.replay_by_cost else None
+        past = draw(state.inputs.scaled(rows), np.full(len(rows), mass / len(rows)), old, likely)
         new = np.concatenate([new[0], past[0]], axis=1), np.concatenate([new[1], past[1]], axis=1)
     lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration
     hyper = Hyper(lr_zeta, config.lr_lam, config.budget, config.expert_square, config.learner_square)
