@@ -68,27 +68,36 @@ METRICS: dict[str, Metric] = {
     "length": Metric("length", "Mean number of steps of an episode."),
     "auroc": Metric(
         "AUROC",
-        "Probability that a truly constrained cell has a higher learned cost than an allowed one (ties count half). "
+        "Probability that a truly constrained state has a higher learned cost than an allowed one (ties count half). "
         "1 is perfect, 0.5 is guessing.",
         "score",
         "higher",
     ),
     "auprc": Metric(
         "AUPRC",
-        "Average precision of the learned cost as a detector of constrained cells. 1 is perfect; guessing gives the "
-        "share of constrained cells.",
+        "Average precision of the learned cost as a detector of constrained states. 1 is perfect; guessing gives the "
+        "share of constrained states.",
         "score",
         "higher",
     ),
     "best_iou": Metric(
         "best IoU",
-        "Overlap (intersection over union) of the truly constrained cells with the cells whose cost exceeds a "
+        "Overlap (intersection over union) of the truly constrained states with the states whose cost exceeds a "
         "threshold, at the best threshold. 1 is perfect.",
         "score",
         "higher",
     ),
-    "best_threshold": Metric("threshold", "Cells with a learned cost above it are marked, for the best IoU."),
+    "best_threshold": Metric("threshold", "States with a learned cost above it are marked, for the best IoU."),
 }
+
+AGENTS = {
+    "expert": "expert",
+    "demonstrations": "demonstrations",
+    "unconstrained": "without constraint",
+    "learned": "learned constraint",
+    "learned, deterministic": "learned, without noise",
+}
+"""What the rows of a summary's table are called, in the order in which they are shown."""
 
 ALIASES = {"violation_rate": "violation_rate_step", "expected_return": "return", "expected_length": "length"}
 """Other keys under which run folders may store the same quantities."""

@@ -235,6 +235,8 @@ def learning_curves(
             axes.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (1, 2)), label=plain(name))
         axes.set(xlabel=plain(xlabel), ylabel=plain(ylabel))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if axes.lines and all(not np.any(line.get_ydata()) for line in axes.lines):
+            axes.set_ylim(-0.02, 1.0)  # nothing but zeros: an axis around them would invent negative values
         _legend(axes)
         return render(figure, format)
 

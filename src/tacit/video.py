@@ -1,9 +1,11 @@
-"""Films of an agent at work, drawn off screen."""
+"""Films of an agent at work, drawn off screen: a file to play, or a few pictures of one episode."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ from tacit.errors import UserError
 
 SUFFIXES = (".mp4", ".gif")
 LARGEST_STEPS = 2000
+Actor = Callable[[Any, np.random.Generator], Any]
+"""(observations (1, ...), generator) -> actions (1, ...)"""
 
 
 def record(
     env_id: str,
     env_kwargs: Mapping[str, Any],
-    policy: Callable[[Any, np.random.Generator], Any],
+    policy: Actor,
     path: str | os.PathLike[str],
     *,
     seed: int = 0,
@@ -59,6 +63,76 @@ def record(
         env.close()
         draft.unlink(missing_ok=True)
     return frames
+
+
+@dataclass(frozen=True)
+class Filmstrip:
+    """Pictures of one episode at equal distances in time, the first and the last state among them."""
+
+    pictures: tuple[np.ndarray, ...]
+    """(H, W, 3) uint8 each."""
+    steps: tuple[int, ...]
+    """After how many steps each was taken."""
+    length: int
+    """Steps of the episode."""
+    seconds: float | None
+    """Of a step; None where the environment does not say."""
+    total: float
+    """Reward of the episode."""
+    costs: tuple[float, ...] | None
+    """True cost of each step; None where the environment does not say."""
+
+
+def filmstrip(
+    env_id: str,
+    env_kwargs: Mapping[str, Any],
+    policy: Actor,
+    *,
+    seed: int = 0,
+    pictures: int = 8,
+    max_steps: int = LARGEST_STEPS,
+) -> Filmstrip:
+    """One episode in a few pictures. UserError for an environment that draws none; it may also raise its own errors."""
+    import gymnasium
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
+        env = gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
+        try:
+            # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
+            rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
+            steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
+            taken = _episode(env, policy, seed, max_steps, steps)[2]
+            dt = getattr(env.unwrapped, "dt", None)
+        finally:
+            env.close()
+    known = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
+    seconds = float(dt) if isinstance(dt, int | float) and dt > 0 else None
+    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), known)
+
+
+def _episode(
+    env: Any, policy: Actor, seed: int, max_steps: int, wanted: tuple[int, ...]
+) -> tuple[list[float], list[Any], list[np.ndarray]]:
+    """(rewards, true costs, pictures after the wanted numbers of steps) of the episode with this seed."""
+    rng = np.random.default_rng([seed, 1])
+    rewards: list[float] = []
+    costs: list[Any] = []
+    pictures = []
+    obs, _ = env.reset(seed=seed)
+    over = False
+    while True:
+        if len(rewards) in wanted:
+            picture = np.asarray(env.render())
+            if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
+                raise UserError("the environment draws no pictures")
+            pictures.append(picture)
+        if over or len(rewards) == max_steps:
+            return rewards, costs, pictures
+        obs, reward, terminated, truncated, info = env.step(np.asarray(policy(np.asarray(obs)[None], rng))[0])
+        rewards.append(float(reward))
+        costs.append(info.get("cost"))
+        over = bool(terminated or truncated)
 
 
 def frames_per_second(env: Any) -> float:

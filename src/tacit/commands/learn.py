@@ -17,6 +17,7 @@ import dataclasses
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -110,13 +111,26 @@ def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
     return env
 
 
+def pictures(run: Run) -> Path | None:
+    """The report of a run that kept samples to draw from, made once; None for others."""
+    path = run.path / "report.html"
+    if not (run.path / "samples.safetensors").exists():
+        return None
+    if not path.exists():
+        from tacit.report import write_report
+
+        write_report([run], path)
+    return path
+
+
 def show(run: Run, summary: Mapping[str, Any], json: bool) -> None:
     """The summary, for people or machines; RunFailed when the run proved that there is nothing to learn."""
+    report = pictures(run)
     if json:
-        print_json({"run": str(run.path), "summary": summary})
+        print_json({"run": str(run.path), "summary": summary} | ({} if report is None else {"report": str(report)}))
     elif summary.get("status") != "infeasible":
         print_summary(run, summary)
-        print(run.path)
+        print(run.path if report is None else f"{run.path}\nThe report, with pictures: {report}")
     if summary.get("status") == "infeasible":
         raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
     if summary.get("status") == "iteration limit":

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.commands import new_table, print_table
-from tacit.metrics import lookup
+from tacit.metrics import AGENTS, lookup
+from tacit.report import findings
 from tacit.run import Run
 
-AGENTS = {"expert": "expert", "unconstrained": "without constraint", "learned": "learned constraint"}
 COLUMNS = (
     "return",
+    "terminated_return",
     "violation_rate_step",
     "violation_rate_episode",
     "violation_occupancy",
@@ -27,6 +28,8 @@ def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
         print_agents(summary["table"], title="what the agents do in the true environment")
     if summary.get("cost_quality"):
         print_quality(summary["cost_quality"])
+    if "boundaries" in summary:
+        return print_findings(summary, run.metrics())
     if (run.path / "certificate.json").exists():
         print_certificate(run.read("certificate.json"))
     plain = {key: value for key, value in summary.items() if isinstance(value, str | int | float)}
@@ -51,8 +54,22 @@ def print_quality(quality: Mapping[str, float]) -> None:
     """How well the cost marks the true constraint."""
     table = new_table("the learned cost as a map of the true constraint", "")
     for key, scale in QUALITY.items():
-        table.add_row(f"{lookup(key).label} ({scale})", cell(quality.get(key), "score"))
+        if key in quality or "auroc_cost" not in quality:
+            table.add_row(f"{lookup(key).label} ({scale})", cell(quality.get(key), "score"))
+    if "auroc_cost" in quality:
+        table.add_row(
+            f"{lookup('auroc').label} of the cost that drove the policy", cell(quality["auroc_cost"], "score")
+        )
     print_table(table)
+
+
+def print_findings(summary: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> None:
+    """The learned constraint in words, what is doubtful, and where the time went."""
+    from rich.console import Console
+
+    doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics)]
+    lines = [*findings.learned(summary), *doubts, findings.time_words(summary)]
+    Console(highlight=False, markup=False).print("\n".join(line.replace("**", "") for line in lines if line))
 
 
 def print_certificate(certificate: Mapping[str, Any]) -> None:

@@ -3,11 +3,15 @@
 Files read, all optional but config.json:
     config.json, provenance.json, DONE         what was run
     summary.json          {"status", "table": {"expert" | "unconstrained" | "learned": {metric: number or
-                          {"value", "low", "high", ...}}}, "cost_quality": {metric: number}, "diagnosis": {...}}
+                          {"value", "low", "high", ...}}}, "cost_quality": {metric: number}, "diagnosis": {...}};
+                          of a run on samples also what findings.py reads, and "time", {phase: seconds}
     certificate.json      {"status", "statement", "gap", "kkt", "infeasibility", "planner_residual",
                           "backward_error", ...}
     metrics.jsonl         {"iteration", "beta", "dual_value", "kkt", "gap", "infeasibility"} a line
     eval.jsonl            {"step", "eval/return", ...} a line
+    samples.safetensors   rows [observation | action] (n, width) of "expert", "nominal", "learner", and "expert_range"
+                          (2, width), with which model/cost.safetensors and model/map.safetensors are drawn
+    model/policy.safetensors   if it is a network, one episode is shown in pictures
     figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
                           true_constraint, unknown, and blame where there is no solution, each (S,);
                           metadata {"layout": the text of the map}
@@ -22,7 +26,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit import storage
+from tacit.cost import LearnedCost
 from tacit.errors import UserError
+from tacit.policy import Policy
 from tacit.run import Run
 
 T = TypeVar("T")
@@ -44,6 +50,12 @@ class RunData:
     """Per-state arrays for the pictures, all of one length."""
     layout: tuple[str, ...] = ()
     """Rows of the map."""
+    samples: dict[str, np.ndarray] = field(default_factory=dict)
+    """Of demonstrations and learner, to draw costs with; empty unless they fit all of `costs`."""
+    costs: dict[str, LearnedCost] = field(default_factory=dict)
+    """"map" and "cost" of a deep run."""
+    policy: Policy | None = None
+    """A network that can be filmed."""
     notes: tuple[str, ...] = ()
     """What is missing or damaged, in words."""
 
@@ -91,6 +103,9 @@ def load_run(run: Run) -> RunData:
     arrays, metadata = attempt(
         "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), nothing, solved
     )
+    samples, costs = _sampled(run, attempt, notes)
+    no_policy: tuple[Policy, ...] = ()
+    policy = attempt("model/policy.safetensors", lambda: _network(run), no_policy)
     layout = metadata.get("layout", "")
     rows = tuple(layout.strip("\n").split("\n") if isinstance(layout, str) else map(str, layout))
     return RunData(
@@ -104,8 +119,45 @@ def load_run(run: Run) -> RunData:
         evals=attempt("eval.jsonl", run.evals, []),
         arrays=_checked_arrays(arrays, rows, notes),
         layout=rows if rows != ("",) else (),
+        samples=samples,
+        costs=costs,
+        policy=policy[0] if policy else None,
         notes=tuple(notes),
     )
+
+
+def _sampled(
+    run: Run, attempt: Callable[..., Any], notes: list[str]
+) -> tuple[dict[str, np.ndarray], dict[str, LearnedCost]]:
+    """Samples, and the costs that can be drawn with them."""
+    files = {name: run.path / "model" / f"{name}.safetensors" for name in ("map", "cost")}
+    nothing: tuple[dict[str, np.ndarray], dict[str, Any]] = ({}, {})
+    samples = attempt(
+        "samples.safetensors",
+        lambda: storage.load_arrays(run.path / "samples.safetensors"),
+        nothing,
+        files["map"].exists(),
+    )[0]
+    costs: dict[str, LearnedCost] = {}
+    for name, file in files.items() if samples else ():
+        for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), True):
+            costs[name] = cost
+    widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}
+    fits = {"expert", "nominal", "learner"} <= samples.keys() and all(
+        array.ndim == 2 and len(array) and {array.shape[1]} == widths and np.isfinite(array).all()
+        for array in samples.values()
+    )
+    if costs and not fits:
+        notes.append("Left out because samples.safetensors does not fit the learned cost.")
+    return (samples, costs) if fits else ({}, {})
+
+
+def _network(run: Run) -> tuple[Policy, ...]:
+    arrays, card = run.load_model("policy")
+    try:
+        return (Policy.from_arrays(arrays, card),) if card.get("kind") == "policy" else ()
+    except (KeyError, TypeError) as error:
+        raise UserError(f"model/policy.safetensors is damaged ({error})") from None
 
 
 def _checked_arrays(arrays: dict[str, np.ndarray], layout: tuple[str, ...], notes: list[str]) -> dict[str, np.ndarray]:

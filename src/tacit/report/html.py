@@ -43,6 +43,13 @@ def esc(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
+def emphasised(text: str) -> str:
+    """Plain text in which **words** are bold; numbers have a real minus sign and stay with their relation and %."""
+    text = re.sub(r"(?<![\w.])-(?=\d)", "−", text)
+    text = re.sub(r"(?<=[<>=]) (?=[−\d])| (?=(?:%|[<>]))", "\N{NO-BREAK SPACE}", text)
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", esc(text))
+
+
 def define(label: str, definition: str) -> str:
     """A word that explains itself on hover, tap and keyboard focus."""
     if not definition:
@@ -111,7 +118,7 @@ def measured(key: str, entry: object) -> str:
             n = f" in {entry['n']} episodes" if is_number(entry.get("n")) else ""
             return f'{text}<span class="interval">none{n}: at most {number(upper, unit)}</span>'
         low, high = entry.get("low"), entry.get("high")
-        if is_number(low) and is_number(high):
+        if is_number(low) and is_number(high) and math.isfinite(high - low):
             return f'{text}<span class="interval">{number(low, unit)} to {number(high, unit)}</span>'
     return text
 

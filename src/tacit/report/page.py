@@ -10,9 +10,11 @@ from pathlib import Path
 
 from tacit import __version__, storage
 from tacit.errors import UserError
+from tacit.report.constraint import constraint
 from tacit.report.data import RunData, load_run
-from tacit.report.html import Section, esc, facts, glossary, metric_table, value_of
-from tacit.report.sections import TABLE_KEYS, convergence, learning, numbers, pictures, provenance, used_metrics
+from tacit.report.film import film
+from tacit.report.html import Section, esc, facts, glossary, metric_table
+from tacit.report.sections import convergence, learning, numbers, pictures, provenance, table_keys, time, used_metrics
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run
 
@@ -20,10 +22,13 @@ SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
     answer,
     diagnosis,
     pictures,
+    constraint,
     numbers,
+    film,
     learning,
     certificate,
     convergence,
+    time,
     provenance,
 )
 
@@ -93,9 +98,8 @@ def _article(data: RunData, anchor: str, heading: bool) -> str:
 def _comparison(runs: Sequence[RunData]) -> Section:
     labels = [f"{i + 1}. {label}" for i, label in enumerate(_differences(runs))]
     rows = {label: {**data.table.get("learned", {}), **data.quality} for label, data in zip(labels, runs, strict=True)}
-    starts = any(value_of(row.get("initial_violation_rate")) for row in rows.values())
-    keys = [key for key in TABLE_KEYS if key != "initial_violation_rate" or starts]
-    body = metric_table("the learned agent of each run", rows, [*keys, "auroc", "best_iou"])
+    keys = [*table_keys(rows.values()), "auroc", "best_iou"]
+    body = metric_table("the learned agent of each run", rows, keys)
     links = facts((f"run {i + 1}", f'<a href="#run{i}">{esc(data.name)}</a>') for i, data in enumerate(runs))
     return Section("Side by side", body + "<h3>Runs</h3>" + links)
 

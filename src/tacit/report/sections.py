@@ -7,14 +7,26 @@ unique for each run of the page and keeps the ids of figures apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit import storage
-from tacit.metrics import Metric, lookup
+from tacit.metrics import AGENTS, Metric, lookup
 from tacit.report.data import RunData
-from tacit.report.html import Section, cell_numbers, details, esc, facts, figure, is_number, metric_table, value_of
+from tacit.report.findings import percent, time_of_phases
+from tacit.report.html import (
+    Section,
+    cell_numbers,
+    details,
+    esc,
+    facts,
+    figure,
+    is_number,
+    metric_table,
+    table,
+    value_of,
+)
 from tacit.report.verdict import STATIONARITY, certificate_checks
 
 TABLE_KEYS = (
@@ -31,8 +43,8 @@ TABLE_KEYS = (
     "length",
 )
 QUALITY_KEYS = ("auroc", "auprc", "best_iou")
-AGENTS = {"expert": "expert", "unconstrained": "without constraint", "learned": "learned constraint"}
 _MAX_NUMBERED_CELLS = 900
+TRUTH = "truth, not used by the learner"
 
 
 def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
@@ -54,14 +66,31 @@ def numbers(data: RunData, anchor: str) -> Section | None:
     rows = {AGENTS.get(name, name): data.table[name] for name in sorted(data.table, key=_agent_order)}
     body = ""
     if rows:
-        starts = any(value_of(row.get("initial_violation_rate")) for row in rows.values())
-        keys = [key for key in TABLE_KEYS if key != "initial_violation_rate" or starts]
-        body += metric_table("what the agents do in the true environment", rows, keys, AGENTS["learned"])
+        title = "what the agents do in the true environment"
+        body += metric_table(title, rows, table_keys(rows.values()), AGENTS["learned"])
     quality = {"learned cost": data.quality}
+    judged = "judged on all cells that can be reached"
+    if "boundaries" in data.summary:
+        quality = {"constraint map": data.quality, "cost of the policy": {"auroc": data.quality.get("auroc_cost")}}
+        judged = "judged on all states that the learner tried"
     if any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS):
         body += "<h3>How well the learned cost marks the true constraint</h3>"
-        body += metric_table("judged on all cells that can be reached", quality, QUALITY_KEYS)
+        body += metric_table(judged, quality, QUALITY_KEYS)
+    elif "threshold" in data.summary:
+        body += "<p>The learner tried nothing that breaks the true constraint: the cost cannot be judged by it.</p>"
     return Section("Numbers", body) if body else None
+
+
+def table_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Those of `TABLE_KEYS` that say something about these agents: no column that repeats another, or is zero."""
+    rows = list(rows)
+    values = {key: [value_of(row.get(key)) for row in rows] for key in TABLE_KEYS}
+    repeats = {"discounted_return": "return", "feasible_return": "terminated_return"}
+    return [
+        key
+        for key in TABLE_KEYS
+        if values[key] != values.get(repeats.get(key, "")) and (key != "initial_violation_rate" or any(values[key]))
+    ]
 
 
 def _agent_order(name: str) -> tuple[int, str]:
@@ -176,11 +205,66 @@ def convergence(data: RunData, anchor: str) -> Section | None:
     return Section("Convergence", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
 
 
+class Curves(NamedTuple):
+    """A figure of metrics.jsonl: {key: name of its line}."""
+
+    title: str
+    lines: Mapping[str, str]
+    ylabel: str
+    caption: str
+    reference: str = ""
+    """Metric of the demonstrations that is drawn across."""
+
+
+CURVES = (
+    Curves(
+        "Return",
+        {"rollout/ep_rew_mean": "learner"},
+        "return",
+        "Mean total reward of the learner's last episodes, with the noise that it explores with.",
+        "return",
+    ),
+    Curves(
+        "Learned cost",
+        {"dual/learner_cost": "learner", "dual/expert_cost": "demonstrations"},
+        "cost of a step",
+        "Mean cost of a step, by the cost as it is at that time. They meet when the learner goes where the "
+        "demonstrations go.",
+    ),
+    Curves(
+        "Feature gap",
+        {"dual/feature_gap": "largest"},
+        "feature gap",
+        "By how much the learner exceeds the demonstrations in the feature in which it does so most.",
+    ),
+    Curves(
+        f"Violations ({TRUTH})",
+        {"truth/violation_rate_episode": "episodes", "truth/violation_rate_step": "steps"},
+        "share that violates",
+        "Share of episodes and of steps that break the true constraint. The learner does not see it.",
+        "violation_rate_episode",
+    ),
+)
+
+
 def learning(data: RunData, anchor: str) -> Section | None:
-    """Evaluations during training."""
+    """What the learner logged while it learned, and evaluations during training."""
     from tacit.plots import learning_curves
 
-    figures = []
+    figures: list[str] = []
+    shown = data.table.get("demonstrations", {})
+    for curves in CURVES:
+        lines = {name: _line(data.metrics, key) for key, name in curves.lines.items() if _has(data.metrics, (key,))}
+        level = value_of(shown.get(curves.reference))
+        if lines:
+            svg = learning_curves(
+                {name: [line] for name, line in lines.items()},
+                xlabel="environment steps" if is_number(data.metrics[0].get("steps")) else "iteration",
+                ylabel=curves.ylabel,
+                reference=None if level is None else ("demonstrations", level),
+            )
+            name = f"{anchor}-curve-{len(figures)}"
+            figures.append(figure(svg, name, curves.title, esc(curves.caption)))
     for key in ("return", "feasible_return", "violation_rate_step", "violation_rate_episode"):
         pairs = [
             (record.get("step", record.get("iteration", i)), value)
@@ -202,9 +286,35 @@ def learning(data: RunData, anchor: str) -> Section | None:
     return Section("During training", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
 
 
+def _line(records: Sequence[Mapping[str, Any]], key: str) -> tuple[np.ndarray, np.ndarray]:
+    """(steps or iterations, values) of the records that have the key."""
+    pairs = [
+        (record.get("steps", record.get("iteration", i)), record[key])
+        for i, record in enumerate(records)
+        if is_number(record.get(key))
+    ]
+    x, y = np.array(pairs, dtype=np.float64).T
+    return x, y
+
+
 def _has(records: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> bool:
     """Do at least two records carry a number under one of the keys?"""
     return sum(any(is_number(record.get(key)) for key in keys) for record in records) >= 2
+
+
+def time(data: RunData, anchor: str) -> Section | None:
+    """Seconds of each phase of the learning."""
+    phases = time_of_phases(data.summary)
+    total, steps = sum(phases.values()), data.summary.get("steps")
+    if not total:
+        return None
+    rows = [([esc(name), f"{seconds:.1f} s", percent(seconds / total)], "") for name, seconds in phases.items()]
+    rows.append((["together", f"{total:.1f} s", "100 %"], "main"))
+    words = ""
+    if is_number(steps):
+        words = f"<p><b>{int(steps):,}</b> environment steps, <b>{steps / total:,.0f}</b> a second.</p>"
+    head = ["phase", "time", "share"]
+    return Section("Time", words + table("learning, without start-up and evaluation", head, rows, "narrow"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tacit.metrics import lookup
+from tacit.report import findings
 from tacit.report.data import RunData
-from tacit.report.html import Section, define, details, esc, facts, is_number, number, table, value_of
+from tacit.report.html import Section, define, details, emphasised, esc, facts, is_number, number, table, value_of
 
 
 class Check(NamedTuple):
@@ -63,18 +64,31 @@ STATIONARITY = Check(
 def answer(data: RunData, anchor: str) -> Section | None:
     """What was found, in words, and the few numbers that matter."""
     infeasible = data.status == "infeasible"
-    sentences = _infeasible_words(data) if infeasible else [*_behaviour_words(data), *_cost_words(data)]
+    sentences = _infeasible_words(data) if infeasible else [*_sampled_words(data), *_cost_words(data)]
     certified = _certificate_words(data)
     if certified and not infeasible:
         sentences.append(certified)
     if not sentences:
         sentences = ["This run folder holds no summary yet; what it does hold follows."]
-    body = "".join(f"<p>{sentence}</p>" for sentence in sentences) + ("" if infeasible else _key_numbers(data))
+    body = "".join(f"<p>{sentence}</p>" for sentence in sentences)
+    if not infeasible:
+        body += _key_numbers(data) + _doubts(data)
     if data.notes:
         body += "".join(f'<p class="missing">{esc(note)}</p>' for note in data.notes)
     return Section(
         "No constraint fits" if infeasible else "What was found", body, "answer infeasible" if infeasible else "answer"
     )
+
+
+def _sampled_words(data: RunData) -> list[str]:
+    """What a run on samples learned and does; without demonstrations to compare with, what the agents do."""
+    words = [*findings.learned(data.summary), *findings.behaviour(data.table)]
+    return [emphasised(sentence) for sentence in words] or _behaviour_words(data)
+
+
+def _doubts(data: RunData) -> str:
+    items = "".join(f"<li>{emphasised(text)}</li>" for text in findings.doubts(data.summary, data.metrics))
+    return f'<h3><span class="fair">~ doubtful</span></h3><ul>{items}</ul>' if items else ""
 
 
 def _rate_key(row: Mapping[str, Any]) -> str | None:
@@ -124,7 +138,9 @@ def _cost_words(data: RunData) -> list[str]:
         )
     auroc = value_of(quality.get("auroc"))
     if auroc is not None:
-        words.append(f"It ranks a constrained cell above an allowed one with probability {number(auroc, 'score')}.")
+        what = "cell" if data.layout else "state that the learner tried"
+        it = "The map" if "boundaries" in data.summary else "It"
+        words.append(f"{it} ranks a constrained {what} above an allowed one with probability {number(auroc, 'score')}.")
     unknown = data.arrays.get("unknown")
     if unknown is not None and (unknown > 0.5).any():
         words.append(
@@ -138,13 +154,15 @@ def _count(n: int, one: str, many: str) -> str:
 
 
 def _key_numbers(data: RunData) -> str:
-    learned, expert = data.table.get("learned", {}), data.table.get("expert", {})
-    keys = ["return", _rate_key(learned), "violation_rate_episode", "violation_occupancy"]
+    learned = data.table.get("learned", {})
+    name = "expert" if "expert" in data.table else "demonstrations"
+    expert = data.table.get(name, {})
+    keys = ["return", "terminated_return", _rate_key(learned), "violation_rate_episode", "violation_occupancy"]
     tiles = []
     for key in dict.fromkeys(key for key in keys if key):
         value, reference = value_of(learned.get(key)), value_of(expert.get(key))
         if value is not None:
-            note = "" if reference is None else f"expert {number(reference, lookup(key).unit)}"
+            note = "" if reference is None else f"{name} {number(reference, lookup(key).unit)}"
             tiles.append(_tile(key, number(value, lookup(key).unit), note))
     for key in ("auroc", "best_iou"):
         value = value_of(data.quality.get(key))

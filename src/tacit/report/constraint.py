@@ -1,0 +1,203 @@
+"""The learned constraint of a run on samples: boundaries beside the truth, and the cost along the features that matter.
+
+A feature matters by how much of the difference between learner and demonstrations it makes,
+
+    E_tried c(x_j, rest of a demonstrated state) - E_demonstrated c(x_j, ...),
+
+as a share of the sum over features, by the map or by the cost that drove the policy, whichever says more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.cost import LearnedCost
+from tacit.report.data import RunData
+from tacit.report.findings import Bound, boundaries, percent, true_bound
+from tacit.report.html import Section, define, emphasised, esc, figure, number, table
+
+MOST_PANELS = 6
+LEAST_SHARE = 0.03
+"""Features that make less of the difference are left out."""
+LABELS = {"cost": "cost of the policy", "map": "constraint map"}
+VISITORS = {"expert": "demonstrations", "learner": "learner", "nominal": "reward alone"}
+GRID, AROUND = 400, 32
+"""Values along a feature, and demonstrated states over whose other features a cost is averaged."""
+Window = tuple[float, float]
+
+
+def constraint(data: RunData, anchor: str) -> Section | None:
+    """What is forbidden, in the features' own units."""
+    body = _boundary_table(data)
+    if data.costs:
+        body += (
+            "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
+            "go; amber lies between them and a learned boundary, and about it they say nothing. Below: where "
+            "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
+            f'<div class="figures wide">{"".join(_figures(data, anchor))}</div>'
+        )
+    return Section("The learned constraint", body) if body else None
+
+
+def _boundary_table(data: RunData) -> str:
+    found, truth = boundaries(data.summary), true_bound(data.summary)
+    if not found:
+        return ""
+    head = [
+        define("forbidden", "Where the map's cost, the other features as demonstrated, passes half of its ceiling."),
+        define("demonstrated", "The nearest value that occurs in a demonstration."),
+        define("open band", "Between the two nothing can be known: no demonstration goes there."),
+        define("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
+        define("truth", "The environment's own bound on that side of the feature, which the learner never sees."),
+    ]
+    rows = []
+    for bound in found:
+        true = truth if truth is not None and (truth.feature, truth.below) == (bound.feature, bound.below) else None
+        cells = [
+            f'<span class="num">{emphasised(str(bound))}</span>',
+            number(bound.demonstrated),
+            number(abs(bound.value - bound.demonstrated)),
+            percent(bound.share) if not math.isnan(bound.share) else "–",
+            "–" if true is None else f"{esc(true.relation)} {number(true.value)}",
+        ]
+        rows.append((cells, "main" if true is not None else ""))
+    return table("boundaries that the map draws, in the features' own units", head, rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which features
+
+
+def important(data: RunData) -> list[str]:
+    """Names of the features to draw: those with a boundary, the truly constrained one, and those that matter most."""
+    names = next(iter(data.costs.values())).inputs.names
+    shares = np.max([_shares(data, cost) for cost in data.costs.values()], axis=0)
+    ranked = [names[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= LEAST_SHARE]
+    truth = true_bound(data.summary)
+    marked = [bound.feature for bound in boundaries(data.summary)] + ([truth.feature] if truth else [])
+    chosen = [*ranked[: MOST_PANELS - 1], *(name for name in marked if name in names)]
+    order = {name: i for i, name in enumerate([*marked, *ranked])}
+    return sorted(dict.fromkeys(chosen), key=lambda name: order[name])[:MOST_PANELS]
+
+
+def _shares(data: RunData, cost: LearnedCost) -> np.ndarray:
+    """(d,) of each input, see the module's docstring; zeros for a cost that makes no difference."""
+    expert = data.samples["expert"]
+    tried = np.concatenate([data.samples["nominal"], data.samples["learner"]])
+    around = np.median(expert, axis=0)
+    made = np.array(
+        [
+            cost.profile(name, tried[:, column], around).mean() - cost.profile(name, expert[:, column], around).mean()
+            for name, column in zip(cost.inputs.names, cost.inputs.columns, strict=True)
+        ]
+    )
+    made = np.maximum(made, 0.0)
+    return made / made.sum() if made.sum() > 0 else made
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pictures
+
+
+@dataclass(frozen=True)
+class View:
+    """One feature in a window of its values."""
+
+    feature: str
+    title: str
+    window: Window
+    demonstrated: Window
+    found: list[Bound]
+    truth: Bound | None
+
+    @property
+    def caption(self) -> str:
+        words = [f"Demonstrated: {self.demonstrated[0]:.4g} to {self.demonstrated[1]:.4g}."]
+        words += [f"Learned: forbidden {bound.relation} {bound.value:.4g}." for bound in self.found]
+        if self.truth is not None:
+            words.append(f"The truth: forbidden {self.truth.relation} {self.truth.value:.4g}.")
+        return " ".join(words)
+
+
+def views(data: RunData) -> Iterator[View]:
+    """Each feature over its whole range, and once more near a boundary that is too narrow to see there."""
+    inputs = next(iter(data.costs.values())).inputs
+    limits = data.samples.get("expert_range", data.samples["expert"])
+    true = true_bound(data.summary)
+    for name in important(data):
+        column = inputs.columns[inputs.names.index(name)]
+        demonstrated = float(limits[:, column].min()), float(limits[:, column].max())
+        found = [bound for bound in boundaries(data.summary) if bound.feature == name]
+        truth = true if true is not None and true.feature == name else None
+        values = np.concatenate([*(data.samples[key][:, column] for key in VISITORS), demonstrated])
+        whole = _whole(values, found, truth)
+        yield View(name, name, whole, demonstrated, found, truth)
+        near = _near(whole, demonstrated, found, truth)
+        if near is not None:
+            title = f"{name}, near the {'' if found else 'true '}boundary"
+            yield View(name, title, near, demonstrated, found, truth)
+
+
+def _figures(data: RunData, anchor: str) -> list[str]:
+    from tacit.feature_plots import cost_along
+
+    inputs = next(iter(data.costs.values())).inputs
+    drawn = [(view, np.linspace(*view.window, GRID)) for view in views(data)]
+    costs = {label: data.costs[key] for key, label in LABELS.items() if key in data.costs}
+    curves = [
+        {label: _along(cost, view.feature, x, data.samples["expert"]) for label, cost in costs.items()}
+        for view, x in drawn
+    ]
+    # One scale for all, so that a feature that hardly matters looks like it.
+    highest = max(float(y.max()) for lines in curves for y in lines.values()) or 1.0
+    figures = []
+    for i, ((view, x), lines) in enumerate(zip(drawn, curves, strict=True)):
+        column = inputs.columns[inputs.names.index(view.feature)]
+        svg = cost_along(
+            view.feature,
+            view.window,
+            curves={label: (x, y) for label, y in lines.items()},
+            visits={label: data.samples[key][:, column] for key, label in VISITORS.items()},
+            demonstrated=view.demonstrated,
+            found=view.found,
+            truth=view.truth,
+            highest=highest,
+        )
+        figures.append(figure(svg, f"{anchor}-feature-{i}", view.title, emphasised(view.caption)))
+    return figures
+
+
+def _along(cost: LearnedCost, name: str, x: np.ndarray, expert: np.ndarray) -> np.ndarray:
+    """Cost (n,) with that feature at x and the others as in demonstrated states, averaged over those."""
+    chosen = expert[:: max(1, len(expert) // AROUND)][:AROUND]
+    return np.mean([cost.profile(name, x, row) for row in chosen], axis=0)
+
+
+def _whole(values: np.ndarray, found: list[Bound], truth: Bound | None) -> Window:
+    """Nearly all values and every boundary; not a true one that is so far away that nothing else would be seen."""
+    low, high = np.quantile(values, (0.001, 0.999))
+    span = max(float(high - low), 1e-6)
+    points = [bound.value for bound in found]
+    if truth is not None and low - span < truth.value < high + span:
+        points.append(truth.value)
+    return float(min(low, *points, math.inf)) - 0.02 * span, float(max(high, *points, -math.inf)) + 0.02 * span
+
+
+def _near(whole: Window, demonstrated: Window, found: list[Bound], truth: Bound | None) -> Window | None:
+    """The surroundings of the open band, or of the true boundary if none was found; None if the whole shows them."""
+    span = whole[1] - whole[0]
+    if found:
+        points = [found[0].value, found[0].demonstrated]
+    elif truth is not None:
+        points = [truth.value, demonstrated[0 if truth.below else 1]]
+    else:
+        return None
+    if truth is not None and min(abs(truth.value - point) for point in points) < 0.1 * span:
+        points.append(truth.value)
+    pad = max(max(points) - min(points), 0.02 * span)
+    window = min(points) - pad, max(points) + pad
+    return window if window[1] - window[0] < 0.25 * span else None

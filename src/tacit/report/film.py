@@ -1,0 +1,61 @@
+"""The learned policy at work: one episode in a few pictures, drawn by its environment when the report is made."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.report.data import RunData
+from tacit.report.html import Section, esc, number
+
+if TYPE_CHECKING:
+    from tacit.video import Filmstrip
+
+LARGEST_SIDE = 320
+QUALITY = 82
+
+
+def film(data: RunData, anchor: str) -> Section | None:
+    """Pictures in a row, or a sentence that says why there are none."""
+    from tacit.video import filmstrip
+
+    if data.policy is None:
+        return None
+    title, config = "The policy at work", data.config
+    try:
+        strip = filmstrip(config["env"], config["env_kwargs"], data.policy, seed=config["seed"])
+    # Simulators, drivers and graphics libraries are other people's: whatever they raise, the report goes on.
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        return Section(title, f'<p class="missing">No pictures: {esc(reason)}.</p>')
+    words = f"One episode of {strip.length} steps, return {number(strip.total)}"
+    if strip.costs is not None:
+        broken = sum(cost > 0 for cost in strip.costs)
+        words += f", {broken} steps in violation" if broken else ", no step in violation"
+    return Section(title, f'<p>{words}.</p><div class="film">{"".join(_pictures(strip))}</div>')
+
+
+def _pictures(strip: Filmstrip) -> list[str]:
+    shown = []
+    for picture, step in zip(strip.pictures, strip.steps, strict=True):
+        when = f"step {step}" if strip.seconds is None else f"{step * strip.seconds:.1f} s"
+        violates = strip.costs is not None and step > 0 and strip.costs[step - 1] > 0
+        label = f"{when}, violates" if violates else when
+        css = ' class="violates"' if violates else ""
+        image = f'<img src="{_jpeg(picture)}" alt="{label}">'
+        shown.append(f"<figure{css}>{image}<figcaption>{label}</figcaption></figure>")
+    return shown
+
+
+def _jpeg(picture: np.ndarray) -> str:
+    """A data: address."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
