@@ -489,8 +489,8 @@ def test_scripted_drivers_land_near_the_published_rates(driver: str, rates: dict
         assert low <= (code == OUTCOMES.index(name)).mean() <= high, name
 
 
-def test_the_simulator_shows_part_of_itself(traffic: layout.Traffic) -> None:
+def test_first_observations_are_computed_once(traffic: layout.Traffic) -> None:
     simulator = Simulator(traffic, 4)
     simulator.start(np.arange(4), np.arange(4))
-    whole = simulator.initial(np.arange(4))
+    whole = simulator.observe_start()
     assert (simulator.initial(np.array([2, 0])) == whole[[2, 0]]).all()

@@ -105,7 +105,9 @@ def export(
 
 
 def validate(files: Files = (), /, *, json: bool = False) -> None:
-    """Check recordings and compare their traffic with published statistics; exit status 1 where they are out of range.
+    """Check recordings and compare their traffic with published statistics; exit status 1 if vehicles overlap.
+
+    The package's own must also be within the accepted ranges; another road may well have other numbers.
 
     Args:
         files: Recordings; without any, those of the package that are like the road that the numbers are from.
@@ -132,7 +134,7 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
     wrong = [row["meaning"] for row in rows if not row["ok"]]
     if crashed:
         raise RunFailed(f"vehicles overlap in {', '.join(crashed)}")
-    if wrong:
+    if wrong and not files:
         raise RunFailed(f"out of the accepted range in {names}: {'; '.join(wrong)}")
 
 

@@ -18,7 +18,7 @@ from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make
 from tacit.envs.traffic.env import TrafficVectorEnv
 from tacit.envs.traffic.layout import Traffic
 from tacit.envs.traffic.observation import FEATURES
-from tacit.envs.traffic.simulator import Simulator
+from tacit.envs.traffic.simulator import first_observations
 from tacit.errors import UserError
 from tacit.storage import load_arrays, save_arrays, sha256_of_arrays
 
@@ -109,10 +109,7 @@ def _drive(env: TrafficVectorEnv, problem: np.ndarray, actions: np.ndarray, leng
 
 def _problems_of(demos: Demonstrations, env: TrafficVectorEnv) -> np.ndarray:
     """(n,) the problem of each trajectory, found by its first observation."""
-    total = len(env.traffic.problems)
-    simulator = Simulator(env.traffic, total, reactive=env.simulator.reactions is not None)
-    simulator.start(np.arange(total), np.arange(total))
-    known = {row.tobytes(): i for i, row in enumerate(simulator.initial(np.arange(total)))}
+    known = {row.tobytes(): i for i, row in enumerate(first_observations(env.traffic))}
     found = []
     for i, row in enumerate(demos.observations[demos.row_offsets].astype(np.float32)):
         problem = known.get(row.tobytes())

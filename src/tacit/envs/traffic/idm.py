@@ -47,21 +47,20 @@ class Reactions:
         self.vehicle[rows] = -2.0
         self.shift[rows] = self.slower[rows] = self.moved[rows] = 0.0
 
-    def only(self, rows: Array) -> Reactions:
-        part = object.__new__(Reactions)
-        for name, values in vars(self).items():
-            setattr(part, name, values[rows])
-        return part
-
-    def look_up(self, slot: Array, vehicle: Array) -> tuple[Array, Array, Array]:
+    def look_up(
+        self,
+        slot: Array,
+        vehicle: Array,
+        which: slice = slice(None),
+    ) -> tuple[Array, Array, Array]:
         """Lag in place and speed, and its last change, of the vehicles (N, K) that are in these slots (N, K)."""
         slot = slot.astype(np.int64)
-        same = np.take_along_axis(self.vehicle, slot, axis=1) == vehicle
-        zero = np.float32(0)
-        return tuple(  # type: ignore[return-value]
-            np.where(same, np.take_along_axis(values, slot, axis=1), zero)
+        same = np.take_along_axis(self.vehicle[which], slot, axis=1) == vehicle
+        shift, slower, moved = (
+            np.where(same, np.take_along_axis(values[which], slot, axis=1), np.float32(0))
             for values in (self.shift, self.slower, self.moved)
         )
+        return shift, slower, moved
 
     def step(
         self,

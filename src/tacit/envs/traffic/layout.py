@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction, height, intersect
+from tacit.envs.traffic.observation import Course, lane_of
 from tacit.envs.traffic.recording import KINDS, LOWER, UPPER, Problem, Recording
 from tacit.errors import UserError
 
@@ -110,7 +111,7 @@ class Traffic:
 
     roads: tuple[Road, ...]
     table: NDArray[np.float32]
-    """(channels, rows); rows sorted by part, then frame."""
+    """(channels, rows + most); rows sorted by part, then frame, and as much padding as a frame may hold."""
     previous: NDArray[np.int32]
     """(rows,) row of the same vehicle one frame earlier; its own row at the start of a track."""
     slots: NDArray[np.int16]
@@ -131,6 +132,32 @@ class Traffic:
         """(parts, most lanes + 1) markings, padded with -FAR."""
         lanes = max(len(road.marks) for road in self.roads)
         return np.stack([np.pad(r.marks, (0, lanes - len(r.marks)), constant_values=-FAR) for r in self.roads])
+
+    @cached_property
+    def courses(self) -> Course:
+        """What stays the same while each of the P problems is driven."""
+        p, part = self.problems, self.problems.part
+        marks, lanes = self.marks[part], np.array([len(road.marks) - 1 for road in self.roads])[part]
+        ends = np.array([road.x_range for road in self.roads])[part]
+        c, s = np.cos(p.goal_yaw), np.sin(p.goal_yaw)
+        return Course(
+            goal_x=p.goal_x,
+            goal_y=p.goal_y,
+            goal_c=c,
+            goal_s=s,
+            goal_l=p.goal_l,
+            goal_w=p.goal_w,
+            reach_x=np.abs(c) * p.goal_l + np.abs(s) * p.goal_w,
+            reach_y=np.abs(s) * p.goal_l + np.abs(c) * p.goal_w,
+            x0=ends[:, 0],
+            x1=ends[:, 1],
+            marks=marks,
+            centres=0.5 * (marks[:, :-1] + marks[:, 1:]),
+            right_edge=np.take_along_axis(marks, lanes[:, None], axis=1)[:, 0],
+            lanes=lanes,
+            first_lane=lane_of(marks, lanes, p.y),
+            goal_lane=lane_of(marks, lanes, p.goal_y),
+        )
 
     @property
     def nbytes(self) -> int:
@@ -161,11 +188,12 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
             rows, frames, vehicles = rows + part.table.shape[1], frames + len(part.counts), vehicles + len(chosen)
     problems = Problems(**{k: np.concatenate([getattr(p, k) for p in found]) for k in vars(found[0])})
     starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    most = int(np.diff(starts).max())
     traffic = Traffic(
         roads=tuple(roads),
-        table=np.concatenate(tables, axis=1),
+        table=np.concatenate([*tables, np.full((len(CHANNELS), most), FAR, np.float32)], axis=1),
         previous=np.concatenate(previous).astype(np.int32),
-        slots=np.concatenate(slots).astype(np.int16),
+        slots=np.concatenate([*slots, np.zeros(most, np.int64)]).astype(np.int16),
         starts=starts,
         problems=problems,
         simulated=any("simulated" in str(r.about.get("source", "simulated")) for r in recordings),
@@ -317,7 +345,7 @@ def _sensible(traffic: Traffic) -> NDArray[np.bool_]:
     ego = Box(x, y, c, s, 0.5 * EGO_LENGTH, 0.5 * EGO_WIDTH)
     index = traffic.starts[p.frame][:, None] + np.arange(traffic.most)
     there = index < traffic.starts[p.frame + 1][:, None]
-    rows = traffic.table[:, np.minimum(index, traffic.table.shape[1] - 1)].astype(np.float64)
+    rows = traffic.table[:, index].astype(np.float64)
     there &= rows[VEHICLE] != p.ego[:, None]
     box = Box(rows[X], rows[Y], *direction(rows[VX], rows[VY]), rows[HALF_LENGTH], rows[HALF_WIDTH])
     crashed = (there & intersect(ego, box)).any(axis=1)

@@ -66,15 +66,23 @@ class Course(NamedTuple):
     goal_l: Floats
     """Half length."""
     goal_w: Floats
+    reach_x: Floats
+    """Half extent of the goal along and across the road."""
+    reach_y: Floats
     x0: Floats
     """Begin and end of the road."""
     x1: Floats
     marks: Floats
     """(N, lanes + 1) markings, descending, padded below."""
+    centres: Floats
+    """(N, lanes) of the lanes."""
     right_edge: Floats
     lanes: Ints
     first_lane: Ints
     goal_lane: Ints
+
+    def at(self, rows: Ints) -> Course:
+        return Course._make(values[rows] for values in self)
 
 
 def lane_of(marks: Floats, lanes: Ints, y: Floats) -> Ints:
@@ -82,15 +90,15 @@ def lane_of(marks: Floats, lanes: Ints, y: Floats) -> Ints:
     return np.minimum((marks[:, 1:] > y[:, None]).sum(axis=1), lanes - 1)
 
 
-def goal_clearance(course: Course, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Signed distances (N,) along and across to the goal's bounding rectangle, 0 within its extent."""
-    c, s = np.abs(course.goal_c), np.abs(course.goal_s)
+def goal_clearance(course: Course, x: Floats, y: Floats) -> Floats:
+    """(2, N) signed distances along and across to the goal's bounding rectangle, 0 within its extent."""
     along, across = course.goal_x - x, course.goal_y - y
-    reach_x = c * course.goal_l + s * course.goal_w
-    reach_y = s * course.goal_l + c * course.goal_w
-    return (
-        np.sign(along) * np.maximum(np.abs(along) - reach_x, 0.0),
-        np.sign(across) * np.maximum(np.abs(across) - reach_y, 0.0),
+    # What is left when a number is moved towards 0 by the reach: d - clip(d, -reach, reach).
+    return np.stack(
+        [
+            along - np.minimum(np.maximum(along, -course.reach_x), course.reach_x),
+            across - np.minimum(np.maximum(across, -course.reach_y), course.reach_y),
+        ]
     )
 
 
@@ -103,19 +111,24 @@ def at_goal(course: Course, x: Floats, y: Floats) -> NDArray[np.bool_]:
 
 def reference(course: Course, x: Floats) -> tuple[Floats, Floats]:
     """Y and angle (N, k) of the reference path at X = x (N, k)."""
-    hops = course.goal_lane - course.first_lane
-    centres = 0.5 * (course.marks[:, :-1] + course.marks[:, 1:])
-    if not hops.any():
-        own = np.take_along_axis(centres, course.first_lane[:, None], axis=1)
-        return np.broadcast_to(own, x.shape), np.zeros(x.shape)
-    pieces = (np.abs(hops) + 1)[:, None]
+    first = course.first_lane[:, None]
+    rows = np.arange(len(x))[:, None]
+    y, angle = np.repeat(course.centres[rows, first], x.shape[1], axis=1), np.zeros(x.shape)
+    change = np.flatnonzero(course.goal_lane != course.first_lane)
+    if len(change):
+        y[change], angle[change] = _lane_changing(course.at(change), x[change])
+    return y, angle
+
+
+def _lane_changing(course: Course, x: Floats) -> tuple[Floats, Floats]:
+    hops = (course.goal_lane - course.first_lane)[:, None]
+    pieces = np.abs(hops) + 1
     piece = (course.x1 - course.x0)[:, None] / pieces
     s = x - course.x0[:, None]
     before = np.clip(np.floor((s - HALF_RAMP) / piece), 0, pieces - 1).astype(np.int64)
     after = np.clip(np.floor((s + HALF_RAMP) / piece), 0, pieces - 1).astype(np.int64)
-    sign, first = np.sign(hops)[:, None], course.first_lane[:, None]
-    y0 = np.take_along_axis(centres, first + sign * before, axis=1)
-    y1 = np.take_along_axis(centres, first + sign * after, axis=1)
+    rows, sign, first = np.arange(len(x))[:, None], np.sign(hops), course.first_lane[:, None]
+    y0, y1 = course.centres[rows, first + sign * before], course.centres[rows, first + sign * after]
     # On the ramp around the joint at s = after * piece; elsewhere both ends are the same lane.
     part = np.clip((s - (after * piece - HALF_RAMP)) / (2 * HALF_RAMP), 0.0, 1.0)
     return y0 + part * (y1 - y0), np.arctan2(y1 - y0, 2 * HALF_RAMP)
@@ -125,24 +138,24 @@ def route_features(
     out: NDArray[np.float32], course: Course, x: Floats, y: Floats, c: Floats, s: Floats, yaw: Floats, lane: Ints
 ) -> Floats:
     """Fill in features 38 to 73; returns the offset from the reference path (N,)."""
+    n = len(x)
     x0, x1 = course.x0[:, None], course.x1[:, None]
-    cos, sin = c[:, None], s[:, None]
-    at = np.clip(x[:, None] + PATH_AT, x0, x1)
+    at = np.minimum(np.maximum(x[:, None] + PATH_AT, x0), x1)
     path_y, angle = reference(course, at)
-    dx, dy = at - x[:, None], path_y - y[:, None]
-    out[:, 38:48:2], out[:, 39:48:2] = dx * cos + dy * sin, dy * cos - dx * sin
-    out[:, 48:53] = angle - yaw[:, None]
-
     low, high = np.minimum(course.first_lane, course.goal_lane), np.maximum(course.first_lane, course.goal_lane)
     current = np.minimum(np.maximum(lane, low), high)
-    following = current + np.sign(course.goal_lane - current)
-    dx = np.clip(x[:, None] + LANE_AT, x0, x1) - x[:, None]
-    for k, which in enumerate((current, following)):
-        rows = np.arange(len(x))
-        dy = (0.5 * (course.marks[rows, which] + course.marks[rows, which + 1]) - y)[:, None]
-        begin = 53 + 6 * k
-        out[:, begin : begin + 6 : 2] = dx * cos + dy * sin
-        out[:, begin + 1 : begin + 6 : 2] = dy * cos - dx * sin
+    lanes = np.stack([current, current + np.sign(course.goal_lane - current)], axis=1)
+    centres = course.centres[np.arange(n)[:, None], lanes]
+
+    # Eleven points: five of the path, three of each lane; then all of them as the ego sees them.
+    dx, dy = np.empty((n, 11)), np.empty((n, 11))
+    dx[:, :5], dy[:, :5] = at - x[:, None], path_y - y[:, None]
+    dx[:, 5:8] = dx[:, 8:] = np.minimum(np.maximum(x[:, None] + LANE_AT, x0), x1) - x[:, None]
+    dy[:, 5:] = np.repeat(centres - y[:, None], 3, axis=1)
+    cos, sin = c[:, None], s[:, None]
+    seen = np.stack([dx * cos + dy * sin, dy * cos - dx * sin], axis=2).reshape(n, 22)
+    out[:, 38:48], out[:, 53:65] = seen[:, :10], seen[:, 10:]
+    out[:, 48:53] = angle - yaw[:, None]
     out[:, 65:71] = -yaw[:, None]
 
     offset = y - path_y[:, 1]
@@ -153,7 +166,6 @@ def route_features(
 def lane_features(out: NDArray[np.float32], course: Course, y: Floats, lane: Ints) -> None:
     """Fill in features 32 to 37."""
     rows = np.arange(len(y))
-    left, right = course.marks[rows, lane], course.marks[rows, lane + 1]
-    out[:, 32], out[:, 33] = np.abs(left - y), np.abs(y - right)
+    out[:, 32], out[:, 33] = np.abs(course.marks[rows, lane] - y), np.abs(y - course.marks[rows, lane + 1])
     out[:, 34], out[:, 35] = np.abs(course.marks[:, 0] - y), np.abs(y - course.right_edge)
-    out[:, 36], out[:, 37] = y - 0.5 * (left + right), 0.0
+    out[:, 36], out[:, 37] = y - course.centres[rows, lane], 0.0

@@ -91,10 +91,10 @@ def draw_ego(simulator: Simulator, i: int, obs: np.ndarray, rule: Rule) -> np.nd
     canvas.circle(x, y, ob.RADIUS, FAINT)
     goal = Box(*(float(values[i]) for values in course[:6]))
     canvas.box(goal, GOAL, GOAL)
-    around = simulator._only(np.array([i]))._around()
+    around = simulator.around(slice(i, i + 1))
     for k in np.flatnonzero(around.there[0]):
         row = int(around.rows[0, k])
-        c, s = direction(simulator._table[VX, row], simulator._table[VY, row])
+        c, s = direction(traffic.table[VX, row], traffic.table[VY, row])
         box = Box(around.x[0, k], around.y[0, k], c, s, around.l[0, k], around.w[0, k])
         canvas.box(box, TRUCK if around.l[0, k] > 4.5 else CAR, (60, 60, 60))
     c, s = direction(*simulator.velocity[i])

@@ -7,6 +7,7 @@ rows, one row a vehicle and frame; what a step needs of the at most K vehicles a
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -27,8 +28,8 @@ from tacit.envs.traffic.geometry import (
     swept,
 )
 from tacit.envs.traffic.idm import Reactions
-from tacit.envs.traffic.layout import HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE, VX, VY, Traffic, X, Y
-from tacit.envs.traffic.observation import Course, Floats, Ints
+from tacit.envs.traffic.layout import HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE, VX, Traffic, X, Y
+from tacit.envs.traffic.observation import Floats, Ints
 
 Flags = NDArray[np.bool_]
 Table = NDArray[np.float32]
@@ -72,6 +73,23 @@ class Around(NamedTuple):
     """Change of `shift` in the last step."""
 
 
+_STARTS: WeakKeyDictionary[Traffic, Table] = WeakKeyDictionary()
+
+
+def first_observations(traffic: Traffic) -> Table:
+    """(P, 74) what the ego sees at the start of each problem; computed once, because episodes start all the time."""
+    if traffic not in _STARTS:
+        total = len(traffic.problems)
+        result = np.empty((total, ob.SIZE), np.float32)
+        for begin in range(0, total, 4096):
+            chosen = np.arange(begin, min(begin + 4096, total))
+            simulator = Simulator(traffic, len(chosen))
+            simulator.start(np.arange(len(chosen)), chosen)
+            result[chosen] = simulator.observe_start()
+        _STARTS[traffic] = result
+    return _STARTS[traffic]
+
+
 class Simulator:
     """The state of N egos, and its transition. Problems are assigned with `start`."""
 
@@ -80,21 +98,16 @@ class Simulator:
         self.problem = np.zeros(n, np.int64)
         self.t = np.zeros(n, np.int64)
         self.position = np.zeros((n, 2))
-        self.velocity = np.zeros((n, 2))
+        self.velocity = np.ones((n, 2))
         self.reactions = Reactions(n, int(traffic.slots.max()) + 1) if reactive else None
-        width = traffic.most
         # Rows (r, ..., r + K - 1) of the table as entry r of a view: a gather of N entries copies N runs of K numbers.
-        padded = np.pad(traffic.table, ((0, 0), (0, width)), constant_values=layout.FAR)
-        self._table = padded
-        stride = padded.strides
-        shape = (padded.shape[1] - width + 1, layout.NEEDED, width)
-        self._windows = as_strided(padded, shape, (stride[1], stride[0], stride[1]), writeable=False)
+        table, width = traffic.table, traffic.most
+        shape = (table.shape[1] - width + 1, layout.NEEDED, width)
+        self._windows = as_strided(table, shape, (table.strides[1], *table.strides), writeable=False)
         self._slots = np.arange(width)
-        roads = traffic.roads
-        self._ends = np.array([road.x_range for road in roads])
-        self._right = np.array([road.marks[-1] for road in roads])
-        self._lanes = np.array([len(road.marks) - 1 for road in roads])
-        self.course = self._course(self.problem)
+        self._egos = np.arange(n)[:, None]
+        self.course = traffic.courses.at(self.problem)
+        self._follow()
 
     # ------------------------------------------------------------ episodes
 
@@ -110,114 +123,86 @@ class Simulator:
         self.refresh(rows)
 
     def refresh(self, rows: Ints) -> None:
-        """Look up again what follows from the problems of `rows`."""
-        for whole, part in zip(self.course, self._course(self.problem[rows]), strict=True):
+        """Look up again what follows from the problems and the states of `rows`."""
+        for whole, part in zip(self.course, self.traffic.courses.at(self.problem[rows]), strict=True):
             whole[rows] = part
+        self._follow()
 
-    def _course(self, problem: Ints) -> Course:
-        p, marks = self.traffic.problems, self.traffic.marks
-        part = p.part[problem]
-        road, lanes = marks[part], self._lanes[part]
-        return Course(
-            goal_x=p.goal_x[problem],
-            goal_y=p.goal_y[problem],
-            goal_c=np.cos(p.goal_yaw[problem]),
-            goal_s=np.sin(p.goal_yaw[problem]),
-            goal_l=p.goal_l[problem],
-            goal_w=p.goal_w[problem],
-            x0=self._ends[part, 0],
-            x1=self._ends[part, 1],
-            marks=road,
-            right_edge=self._right[part],
-            lanes=lanes,
-            first_lane=ob.lane_of(road, lanes, p.y[problem]),
-            goal_lane=ob.lane_of(road, lanes, p.goal_y[problem]),
-        )
+    def _follow(self) -> None:
+        """What follows from the state and is used by the next step, too."""
+        x, y = self.position[:, 0], self.position[:, 1]
+        self._pose = Box(x, y, *direction(self.velocity[:, 0], self.velocity[:, 1]), _L, _W)
+        self._clearance = ob.goal_clearance(self.course, x, y)
 
     def initial(self, rows: Ints) -> Table:
         """(len(rows), 74) observations of egos that have just been started."""
-        if len(rows) < self.n:
-            return self._only(rows).initial(np.arange(len(rows)))
-        quiet = np.zeros(self.n, np.bool_)
-        obs = np.empty((self.n, ob.SIZE), np.float32)
-        self._observe(obs, self._around(), np.zeros((self.n, 2)))
-        clearance = ob.goal_clearance(self.course, self.position[:, 0], self.position[:, 1])
-        self._flags(obs, clearance, clearance, quiet, quiet, quiet, quiet)
-        return obs
+        return first_observations(self.traffic)[self.problem[rows]]
 
-    def _only(self, rows: Ints) -> Simulator:
-        """A view of some of the egos as a simulator of its own, sharing the traffic."""
-        part = object.__new__(Simulator)
-        part.__dict__.update(self.__dict__)
-        part.n = len(rows)
-        for name in ("problem", "t", "position", "velocity"):
-            setattr(part, name, getattr(self, name)[rows])
-        part.course = Course._make(values[rows] for values in self.course)
-        part.reactions = None if self.reactions is None else self.reactions.only(rows)
-        return part
+    def observe_start(self) -> Table:
+        """(N, 74) the observations of egos that have just been started, computed."""
+        obs = np.empty((self.n, ob.SIZE), np.float32)
+        self._observe(obs, self.around(), np.zeros((self.n, 2)))
+        obs[:, 0], obs[:, 2] = self._clearance
+        for column in (1, 3, ob.GOAL, ob.TIME_OUT, ob.COLLISION, ob.OFF_ROAD):
+            obs[:, column] = 0.0
+        return obs
 
     # ------------------------------------------------------------ one step
 
     def step(self, actions: Floats) -> Outcome:
         """Move all egos by one frame for actions (N, 2). Egos whose episode has ended must be started anew."""
-        course, before = self.course, self.position
+        course, was, clearance = self.course, self._pose, self._clearance
         a = acceleration(np.asarray(actions, np.float64))
-        clearance = ob.goal_clearance(course, before[:, 0], before[:, 1])
-        was = self._ego()
         if self.reactions is not None:
             self._react()
-        self.position, self.velocity = advance(before, self.velocity, a)
+        self.position, self.velocity = advance(self.position, self.velocity, a)
         self.t += 1
-        around = self._around()
-        x, y = self.position[:, 0], self.position[:, 1]
-
+        self._follow()
+        around = self.around()
         obs = np.empty((self.n, ob.SIZE), np.float32)
         offset = self._observe(obs, around, a)
-        body = swept(was, self._ego())
+
+        x, y = self._pose.x, self._pose.y
+        body = swept(was, self._pose)
         crashed = self._collisions(body, around)
         reach = height(body)
         off_road = (body.y + reach > course.marks[:, 0]) | (body.y - reach < course.right_edge)
         goal = ob.at_goal(course, x, y)
         lost = (x < course.x0) | (x > course.x1) | (np.abs(offset) > TOO_FAR)
         late = ((self.t >= self.traffic.problems.steps[self.problem]) & ~goal) | lost
-        self._flags(obs, clearance, ob.goal_clearance(course, x, y), goal, late, crashed, off_road)
+        obs[:, 0], obs[:, 2] = self._clearance
+        obs[:, 1], obs[:, 3] = np.abs(clearance) - np.abs(self._clearance)
+        obs[:, ob.GOAL], obs[:, ob.TIME_OUT] = goal, late
+        obs[:, ob.COLLISION], obs[:, ob.OFF_ROAD] = crashed, off_road
 
         reward = 50.0 * goal - 50.0 * crashed - 20.0 * off_road - 10.0 * late
         code = np.where(off_road, 1, np.where(crashed, 2, np.where(goal, 3, np.where(late, 4, 0)))).astype(np.int8)
         return Outcome(obs, reward, code > 0, code)
 
-    def _ego(self) -> Box:
-        c, s = direction(self.velocity[:, 0], self.velocity[:, 1])
-        return Box(self.position[:, 0], self.position[:, 1], c, s, _L, _W)
-
-    def _frame(self) -> Ints:
-        return self.traffic.problems.frame[self.problem] + self.t
-
-    def _around(self) -> Around:
-        frame = self._frame()
-        first = self.traffic.starts[frame]
+    def around(self, which: slice = slice(None)) -> Around:
+        """The vehicles in the present frame of all egos, or of some."""
+        traffic, problem = self.traffic, self.problem[which]
+        frame = traffic.problems.frame[problem] + self.t[which]
+        first = traffic.starts[frame]
         near = self._windows[first]
         x, y, half_l, half_w, lane, vehicle = (near[:, i] for i in (X, Y, HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE))
-        there = self._slots < (self.traffic.starts[frame + 1] - first)[:, None]
-        there &= vehicle != self.traffic.problems.ego[self.problem].astype(np.float32)[:, None]
+        there = self._slots < (traffic.starts[frame + 1] - first)[:, None]
+        there &= vehicle != traffic.problems.ego[problem].astype(np.float32)[:, None]
         rows = first[:, None] + self._slots
         shift = slower = moved = None
         if self.reactions is not None:
-            slot = self.traffic.slots[np.minimum(rows, len(self.traffic.slots) - 1)]
-            shift, slower, moved = self.reactions.look_up(slot, vehicle)
+            shift, slower, moved = self.reactions.look_up(traffic.slots[rows], vehicle, which)
             x = x + shift
         return Around(rows, there, x, y, half_l, half_w, lane, shift, slower, moved)
 
     def _react(self) -> None:
         """Let reactive traffic decide on its acceleration, from the present frame to the next."""
         assert self.reactions is not None
-        around = self._around()
-        rows = np.minimum(around.rows, self._table.shape[1] - 1)
-        speed = self._table[VX, rows] + around.slower
+        around = self.around()
+        vehicle, speed = self.traffic.table[VEHICLE, around.rows], self.traffic.table[VX, around.rows] + around.slower
         lane = ob.lane_of(self.course.marks, self.course.lanes, self.position[:, 1])
-        slot = self.traffic.slots[np.minimum(around.rows, len(self.traffic.slots) - 1)]
         self.reactions.step(
-            slot, self._table[VEHICLE, rows], around.there, around.x, around.l, around.lane, speed,
+            self.traffic.slots[around.rows], vehicle, around.there, around.x, around.l, around.lane, speed,
             self.position[:, 0], self.velocity[:, 0], lane,
         )  # fmt: skip
 
@@ -225,44 +210,42 @@ class Simulator:
 
     def _observe(self, obs: Table, around: Around, a: Floats) -> Floats:
         """Fill in everything but the goal and the flags; returns the offset from the reference path (N,)."""
-        x, y = self.position[:, 0], self.position[:, 1]
-        c, s = direction(self.velocity[:, 0], self.velocity[:, 1])
+        x, y, c, s, *_ = self._pose
         lane = ob.lane_of(self.course.marks, self.course.lanes, y)
         obs[:, ob.VELOCITY], obs[:, 8:10], obs[:, 10] = self.velocity, a, 0.0
         obs[:, ob.REMAINING] = self.traffic.problems.steps[self.problem] - self.t
-        self._neighbours(obs, around, lane, c, s)
+        self._neighbours(obs, around, lane)
         ob.lane_features(obs, self.course, y, lane)
         yaw = np.arctan2(self.velocity[:, 1], self.velocity[:, 0])
         return ob.route_features(obs, self.course, x, y, c, s, yaw, lane)
 
-    def _neighbours(self, obs: Table, around: Around, lane: Ints, c: Floats, s: Floats) -> None:
+    def _neighbours(self, obs: Table, around: Around, lane: Ints) -> None:
         """Features 12 to 29. The nearest is chosen by the gap of boxes parallel to the road; its distance is exact."""
-        dx = around.x - self.position[:, :1].astype(np.float32)
-        dy = around.y - self.position[:, 1:].astype(np.float32)
+        x, y, c, s = (values.astype(np.float32)[:, None] for values in self._pose[:4])
+        dx, dy = around.x - x, around.y - y
         seen = around.there & (dx * dx + dy * dy <= np.float32(ob.RADIUS**2))
         out_x = np.maximum(np.abs(dx) - around.l - np.float32(_L), 0)
         out_y = np.maximum(np.abs(dy) - around.w - np.float32(_W), 0)
         gap = np.where(seen, out_x * out_x + out_y * out_y, np.float32(np.inf))
         # 0, 1, 2 for the left, same and right lane, 3 more for those ahead; anything else is out of sight.
-        where = around.lane - (lane[:, None] - 1).astype(np.float32)
-        where = np.where((where >= 0) & (where <= 2), where + 3 * (dx >= 0), np.float32(-1))
-        candidates = np.where(where[:, None, :] == _GROUPS, gap[:, None, :], np.float32(np.inf))
+        side = around.lane - (lane[:, None] - 1).astype(np.float32)
+        group = np.where((side >= 0) & (side <= 2), side + np.float32(3) * (dx >= 0), np.float32(-1))
+        candidates = np.where(group[:, None, :] == _GROUPS, gap[:, None, :], np.float32(np.inf))
         winner = candidates.argmin(axis=2)
-        found = np.isfinite(np.take_along_axis(candidates, winner[:, :, None], axis=2)[:, :, 0])
+        found = candidates.min(axis=2) < np.inf
 
-        row = np.where(found, np.take_along_axis(around.rows, winner, axis=1), 0)
-        table = self._table
-        ox, vx, vy = table[X, row], table[VX, row], table[VY, row]
+        row = around.rows[self._egos, winner]
+        other_x, other_y, half_l, half_w, _, _, vx, vy, kind = self.traffic.table[:, row]
         if around.shift is not None and around.slower is not None:
-            ox = ox + np.take_along_axis(around.shift, winner, axis=1)
-            vx = vx + np.take_along_axis(around.slower, winner, axis=1)
-        other = Box(ox, table[Y, row], *direction(vx, vy), table[HALF_LENGTH, row], table[HALF_WIDTH, row])
-        me = Box(self.position[:, :1], self.position[:, 1:], c[:, None], s[:, None], _L, _W)
+            other_x = other_x + around.shift[self._egos, winner]
+            vx = vx + around.slower[self._egos, winner]
+        me = Box(x, y, c, s, np.float32(_L), np.float32(_W))
+        apart = distance(me, Box(other_x, other_y, *direction(vx, vy), half_l, half_w))
         # Speed of the other in the ego's direction, against the ego's speed along the road: as in the original.
-        ahead = vx * me.c + vy * me.s - self.velocity[:, :1]
-        obs[:, ob.V_REL] = np.where(found, ahead * _SIGNS, 0.0)
-        obs[:, ob.P_REL] = np.where(found, distance(me, other), ob.NOBODY)
-        obs[:, ob.KINDS] = np.where(found, table[layout.KIND, row], 0.0)
+        ahead = vx * c + vy * s - self.velocity[:, :1].astype(np.float32)
+        obs[:, ob.V_REL] = np.where(found, ahead * _SIGNS, 0)
+        obs[:, ob.P_REL] = np.where(found, apart, ob.NOBODY)
+        obs[:, ob.KINDS] = np.where(found, kind, 0)
 
     def _collisions(self, body: Box, around: Around) -> Flags:
         """(N,) does the box swept by the ego in this step touch one swept by a vehicle?"""
@@ -273,13 +256,7 @@ class Simulator:
         if len(ego) == 0:
             return result
         now = around.rows[ego, place]
-        poses = []
-        for row in (self.traffic.previous[now], now):
-            values = self._table[:, row].astype(np.float64)
-            poses.append(
-                Box(values[X], values[Y], *direction(values[VX], values[VY]), values[HALF_LENGTH], values[HALF_WIDTH])
-            )
-        before, after = poses
+        before, after = (self._boxes(row) for row in (self.traffic.previous[now], now))
         if around.shift is not None and around.moved is not None:
             shift = around.shift[ego, place].astype(np.float64)
             after = after._replace(x=after.x + shift)
@@ -288,22 +265,11 @@ class Simulator:
         result[ego[hit]] = True
         return result
 
-    @staticmethod
-    def _flags(
-        obs: Table,
-        before: tuple[Floats, Floats],
-        now: tuple[Floats, Floats],
-        goal: Flags,
-        late: Flags,
-        crashed: Flags,
-        off_road: Flags,
-    ) -> None:
-        for column, was, is_now in zip((0, 2), before, now, strict=True):
-            obs[:, column], obs[:, column + 1] = is_now, np.abs(was) - np.abs(is_now)
-        obs[:, ob.GOAL], obs[:, ob.TIME_OUT] = goal, late
-        obs[:, ob.COLLISION], obs[:, ob.OFF_ROAD] = crashed, off_road
+    def _boxes(self, rows: Ints) -> Box:
+        x, y, half_l, half_w, _, _, vx, vy, _ = self.traffic.table[:, rows].astype(np.float64)
+        return Box(x, y, *direction(vx, vy), half_l, half_w)
 
 
 _GROUPS = np.arange(6, dtype=np.float32)[None, :, None]
-_SIGNS = np.array([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+_SIGNS = np.array([-1, -1, -1, 1, 1, 1], np.float32)
 """Followers: the ego's speed minus theirs; leaders: theirs minus the ego's."""

@@ -54,6 +54,8 @@ class Setting:
     seconds: float = 550.0
     limit: float | None = None
     """Speed limit, km/h."""
+    eagerness: float = 6.0
+    """To change lanes, for speed and back to the right: SUMO's lcSpeedGain and lcKeepRight."""
     speed_factor: tuple[float, float] = (1.11, 0.19)
     """Mean and standard deviation of what cars would like to drive, in units of 130 km/h (or of the limit)."""
 
@@ -61,17 +63,19 @@ class Setting:
 CALM = (1.03, 0.15)
 """Where there is room nearly everybody drives as fast as he wishes: wishes that give plausible speeds then."""
 LIMITED = (1.04, 0.11)
+CALMER = 2.5
+"""On three lanes there is more to change to."""
 SETTINGS = (
     Setting("01", lanes=2, flow=1200, trucks=0.20, seed=101, seconds=600, speed_factor=CALM),
     Setting("02", lanes=2, flow=1600, trucks=0.25, seed=102, seconds=600),
     Setting("03", lanes=2, flow=1600, trucks=0.25, seed=103, seconds=600),
     Setting("04", lanes=2, flow=2200, trucks=0.20, seed=104),
     Setting("05", lanes=2, flow=1600, trucks=0.25, seed=105, limit=120, speed_factor=LIMITED),
-    Setting("06", lanes=3, flow=2400, trucks=0.15, seed=106, speed_factor=CALM),
-    Setting("07", lanes=3, flow=3000, trucks=0.15, seed=107, speed_factor=(1.08, 0.17)),
-    Setting("08", lanes=3, flow=3000, trucks=0.20, seed=108, limit=130, speed_factor=LIMITED),
-    Setting("09", lanes=3, flow=4200, trucks=0.15, seed=109, seconds=500),
-    Setting("10", lanes=3, flow=4800, trucks=0.15, seed=110, seconds=500),
+    Setting("06", lanes=3, eagerness=CALMER, flow=2400, trucks=0.15, seed=106, speed_factor=CALM),
+    Setting("07", lanes=3, eagerness=CALMER, flow=3000, trucks=0.15, seed=107, speed_factor=(1.08, 0.17)),
+    Setting("08", lanes=3, eagerness=CALMER, flow=3000, trucks=0.20, seed=108, limit=130, speed_factor=LIMITED),
+    Setting("09", lanes=3, eagerness=CALMER, flow=4200, trucks=0.15, seed=109, seconds=500),
+    Setting("10", lanes=3, eagerness=CALMER, flow=4800, trucks=0.15, seed=110, seconds=500),
 )
 
 
@@ -235,8 +239,8 @@ def _driver(kind: str, setting: Setting, rng: np.random.Generator) -> dict[str, 
             "tau": headway(0.75),
             "accel": normal(1.4, 0.3, 0.7, 2.5),
             "decel": normal(2.0, 0.3, 1.2, 3.0),
-            "lcSpeedGain": 6.0,
-            "lcKeepRight": 6.0,
+            "lcSpeedGain": setting.eagerness,
+            "lcKeepRight": setting.eagerness,
             "lcAssertive": 1.5,
         }
     return common | {
