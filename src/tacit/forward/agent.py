@@ -47,6 +47,8 @@ class State:
     steps: int = 0
     """Environment steps so far."""
     iterations: int = 0
+    lr_factor: float = 1.0
+    """What lr_adaptive has made of the learning rate."""
 
 
 def optimiser(eps: Any = 1e-8) -> optax.GradientTransformation:
@@ -180,6 +182,7 @@ def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, An
         "seed": state.seed,
         "steps": state.steps,
         "iterations": state.iterations,
+        "lr_factor": state.lr_factor,
     }
 
 
@@ -218,6 +221,7 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
             reward_scale=normalize.ReturnScale(arrays["reward_scale/returns"], stats("reward_scale")),
             carry=carry,
             interface=interface,
+            lr_factor=metadata.get("lr_factor", 1.0),
             **{name: metadata[name] for name in ("rng", "obs_clip", "seed", "steps", "iterations")},
         )
     except KeyError as error:

@@ -96,7 +96,7 @@ def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     """The last policy. A diverging training stops with its last good checkpoint kept."""
     from tacit.progress import live
 
-    state = begun(run)
+    state = begun(run, env, config)
     if state is not None and state.steps >= config.total_steps:
         return ppo_lagrangian.policy_of(state)
     done = 0 if state is None else state.iterations
@@ -127,13 +127,15 @@ def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     return ppo_lagrangian.policy_of(state)
 
 
-def begun(run: Run) -> ppo_lagrangian.State | None:
-    """Where the newest checkpoint left the training; None without one."""
+def begun(run: Run, env: VectorEnv, config: Config) -> ppo_lagrangian.State | None:
+    """Where the newest checkpoint left the training; None without one, UserError if it is of something else."""
     saved = run.latest_checkpoint()
     if saved is None:
         return None
     try:
-        return ppo_lagrangian.state_from_arrays(saved[1], saved[2].get("state", {}))
+        state = ppo_lagrangian.state_from_arrays(saved[1], saved[2].get("state", {}))
+        state.agent.interface.require(interface_of(env, scaled=config.scale_actions), "the saved agent")
+        return state
     except UserError as error:
         raise UserError(
             f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {error}; use the version of "

@@ -75,6 +75,9 @@ class Config:
     """No further epoch once the estimated KL from the old policy passes kl_factor times this; None or inf: never."""
     kl_factor: float = 1.5
     """See target_kl."""
+    lr_adaptive: bool = False
+    """Divide the learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to what it would be
+    otherwise) after one that stayed below half of target_kl: the quieter a policy, the smaller the step it can take."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
@@ -277,7 +280,7 @@ def improve(
     n, k = len(rollout), len(signals)
     order = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (config.epochs, 1)), axis=1)
     # Steps of the rollout itself do not count yet, so that the first update uses the full rate.
-    lr = learning_rate(config, state.steps - n)
+    lr = learning_rate(config, state.steps - n) * state.lr_factor
     batch = Batch(
         obs=normalize.standardise(state.obs_stats, rollout.obs, state.obs_clip),
         next_obs=normalize.standardise(state.obs_stats, rollout.next_obs, state.obs_clip),
@@ -319,8 +322,18 @@ def improve(
         obs_stats=stats,
         rng=dict(rng.bit_generator.state),
         iterations=state.iterations + 1,
+        lr_factor=_adapted(config, state.lr_factor, float(info["approx_kl"])),
     )
     return new, _train_metrics(new, info, lr)
+
+
+def _adapted(config: Config, factor: float, kl: float) -> float:
+    """The factor on the learning rate after an update that moved the policy so far."""
+    if not config.lr_adaptive or config.target_kl is None:
+        return factor
+    if kl > config.kl_factor * config.target_kl:
+        return max(factor / 1.5, 0.01)
+    return min(factor * 1.5, 1.0) if 0 < kl < 0.5 * config.target_kl else factor
 
 
 def learning_rate(config: Config, steps: int) -> float:
