@@ -76,8 +76,8 @@ class Config:
     kl_factor: float = 1.5
     """See target_kl."""
     lr_adaptive: bool = False
-    """Divide the learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to what it would be
-    otherwise) after one that stayed below half of target_kl: the quieter a policy, the smaller the step it can take."""
+    """Divide the learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to what it would
+    be otherwise) after one that stayed below half of target_kl: a quiet policy can only take small steps."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
