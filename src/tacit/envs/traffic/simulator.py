@@ -6,7 +6,7 @@ rows, one row a vehicle and frame; what a step needs of the at most K vehicles a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -265,7 +265,7 @@ class Simulator:
         result[ego[hit]] = True
         return result
 
-    def _boxes(self, rows: Ints) -> Box:
+    def _boxes(self, rows: NDArray[Any]) -> Box:
         x, y, half_l, half_w, _, _, vx, vy, _ = self.traffic.table[:, rows].astype(np.float64)
         return Box(x, y, *direction(vx, vy), half_l, half_w)
 
