@@ -20,10 +20,11 @@ elsewhere: a constraint rather than an imitation reward. Without them nothing bu
 c, and where episodes can end, ending becomes cheaper than living.
 
 Episodes that end early are continued in an absorbing state up to the horizon (moments = "absorbing"), so that learner
-and demonstrations have equal mass and dying is priced like any other feature, by (3) for that single state: at the
-ceiling if no demonstration ends early. A trap guard re-initialises the policy when it sits where the cost is at its
-ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling, `guard_iterations` times
-running). Nothing here looks at the true cost; it is logged as truth/... when the environment knows it.
+and demonstrations have equal mass and dying is priced like any other feature, by (3) for that single state, but no
+higher than the worst way of living (see `absorbing_cost`). A trap guard re-initialises the policy when it sits where
+the cost is at its ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling,
+`guard_iterations` times running). Nothing here looks at the true cost; it is logged as truth/... when the environment
+knows it.
 """
 
 from __future__ import annotations
@@ -267,19 +268,18 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     if once:
         params = params._replace(lam=jnp.maximum(0.0, params.lam + config.lr_lam * (gap - config.budget)))
     lam = np.asarray(params.lam)
-    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed)
     new_state = replace(
         state,
         params=params,
         opt_state=opt_state,
-        absorbing=absorbing,
         iteration=state.iteration + 1,
         **_remember(config, state, phase, rng),
     )
     cost = cost_of(new_state, config)
     learner_cost = cost.of_rows(phase.rows)
     expert_cost = cost.of_rows(expert.rows)
-    return new_state, {
+    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.99)))
+    return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
         "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
         "dual/expert_cost": float(expert_cost.mean()),
@@ -293,14 +293,18 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     }
 
 
-def absorbing_cost(config: Config, expert: float, learner: float) -> float:
-    """(3) for the absorbing state, where demonstrations and learner spend these shares of their time."""
+def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
+    """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
+
+    By (3); but no more than the cost that 99 % of the learner's living steps stay below. Ending an episode must not be
+    cheaper than the worst way of living, and the ceiling for ever after is a thousand times the reward of a step: a
+    learner that falls by chance would learn of nothing else.
+    """
     if config.moments != "absorbing":
         return 0.0
-    if expert == 0.0:
-        return config.ceiling if np.isfinite(config.ceiling) else 0.0
     spread = config.expert_square * expert + config.learner_square * learner
-    return max(0.0, (learner - expert) / (2.0 * spread)) if spread > 0 else 0.0
+    price = config.ceiling if expert == 0.0 else max(0.0, (learner - expert) / (2.0 * spread))
+    return min(price, living)
 
 
 def _remember(config: Config, state: State, phase: samples.Phase, rng: np.random.Generator) -> dict[str, Any]:

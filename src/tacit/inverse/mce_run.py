@@ -43,6 +43,8 @@ SHOWN = (
 class Config(mce.Config):
     """Settings of a run of MCE-ICRL."""
 
+    demonstrations: int = 0
+    """Learn from the first so many demonstrations; 0: from all."""
     eval_episodes: int = 100
     """Episodes of the final evaluation, stochastic and deterministic each."""
     checkpoint_every: int = 5
@@ -66,6 +68,8 @@ def run(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
     """Learn, fit the map, evaluate; continues from the newest checkpoint if there is one."""
+    if config.demonstrations:
+        demos = demos.subset(np.arange(min(config.demonstrations, len(demos))))
     _warn_of(demos)
     env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:

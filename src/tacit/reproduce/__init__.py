@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 EXPERIMENTS = {
     "exact-stochasticity": "the exact method on the gridworld as the dynamics slip more and more",
     "table-experts": "experts that know the constraint, on the five robots: what demonstrations can be made of",
+    "table-robots": "MCE-ICRL, preset reference, on the five robots",
+    "table-robots-paper": "MCE-ICRL with the paper's settings on the five robots, half of its steps",
+    "decisions": "the decisions of the preset reference, one changed at a time, on three robots",
+    "demos-few": "MCE-ICRL with 1 and 5 demonstrations on HalfCheetah and Pendulum",
 }
 SCHEMA = 1
 

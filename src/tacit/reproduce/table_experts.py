@@ -45,11 +45,11 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
     curves = {"steps": [log[part[-1]]["steps"] for part in parts]}
     for name, key in CURVES.items():
         values = np.array([record.get(key, np.nan) for record in log], dtype=float)
-        curves[name] = [_mean(values[part]) for part in parts]
+        curves[name] = [mean_of(values[part]) for part in parts]
     return {**found, "curves": curves}
 
 
-def _mean(values: np.ndarray) -> float:
+def mean_of(values: np.ndarray) -> float:
     known = values[np.isfinite(values)]
     return float(f"{known.mean():.5g}") if len(known) else float("nan")
 
@@ -80,9 +80,9 @@ def table(results: dict[str, Any]) -> str:
                 robot,
                 str(len(runs)),
                 f"{runs[0]['steps'] / 1e6:g}M",
-                _with_spread(value["return"]),
-                "{} [{}, {}]".format(*(_short(end, middle.value) for end in middle)),
-                _with_spread(value["terminated_return"]),
+                with_spread(value["return"]),
+                "{} [{}, {}]".format(*(short(end, middle.value) for end in middle)),
+                with_spread(value["terminated_return"]),
                 f"{100 * value['violation_rate_step'].mean():.3f} %",
                 f"{broken} of {episodes} ({100 * bound:.1f} %)",
                 f"{EARLIER[robot]:g}",
@@ -93,12 +93,12 @@ def table(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, note]) + "\n"
 
 
-def _with_spread(values: np.ndarray) -> str:
+def with_spread(values: np.ndarray) -> str:
     mean = values.mean()
-    return _short(mean, mean) + (f" ± {_short(values.std(ddof=1), mean)}" if len(values) > 1 else "")
+    return short(mean, mean) + (f" ± {short(values.std(ddof=1), mean)}" if len(values) > 1 else "")
 
 
-def _short(value: float, like: float) -> str:
+def short(value: float, like: float) -> str:
     """With as many decimals as a number of the size of `like` deserves."""
     return f"{value:.{0 if abs(like) >= 100 else 1}f}"
 

@@ -1,0 +1,171 @@
+"""What tables and figures of deep runs share: the numbers of a run, a table with every seed, learning curves.
+
+An experiment is a set of rows (label of a job -> runs of several seeds). (Not an experiment itself.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.reproduce.table_experts import METRICS, mean_of, short, with_spread
+
+if TYPE_CHECKING:
+    from tacit.run import Run
+    from tacit.sweep import Job
+
+ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
+PAPER = {"Ant": (7338, 0.0), "HalfCheetah": (4085, 0.0), "Swimmer": (257, 0.002), "Walker": (1858, 0.0)}
+PAPER |= {"Pendulum": (26, 0.11)}
+"""Reward (episode stopped at its first violation) and violation rate of the paper's table, beta = 1e-4."""
+QUICK: dict[str, Any] = {
+    "total_steps": 24_576,
+    "bootstrap_steps": 4096,
+    "forward_steps": 4096,
+    "eval_episodes": 4,
+    "minibatches": 20,
+    "pretrain_epochs": 1,
+}
+AGENTS = {"stochastic": "learned", "deterministic": "learned, deterministic"}
+CURVES = {
+    "return": "rollout/ep_rew_mean",
+    "violations": "truth/violation_rate_step",
+    "learner_cost": "dual/learner_cost",
+    "expert_cost": "dual/expert_cost",
+}
+POINTS = 60
+
+
+def collect(job: Job, run: Run) -> dict[str, Any]:
+    """The final evaluation, the quality of cost and map, the time, and the learning curves, thinned."""
+    summary = run.read("summary.json")
+    found: dict[str, Any] = {}
+    for name, key in AGENTS.items():
+        row = summary["table"][key]
+        found[name] = {metric: row[metric]["value"] for metric in METRICS}
+        found[name] |= {entry: row["violation_rate_episode"][entry] for entry in ("count", "n")}
+    log = run.metrics()
+    parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
+    curves: dict[str, list[float]] = {"steps": [log[part[-1]]["steps"] for part in parts]}
+    for name, key in CURVES.items():
+        values = np.array([record.get(key, np.nan) for record in log], dtype=float)
+        curves[name] = [mean_of(values[part]) for part in parts]
+    return {
+        **found,
+        "demonstrations": summary["demonstrations"]["return_mean"],
+        "n_demonstrations": summary["demonstrations"]["trajectories"],
+        "cost_quality": summary.get("cost_quality"),
+        "threshold": summary.get("threshold"),
+        "boundaries": summary.get("boundaries"),
+        "resets": summary.get("resets"),
+        "phases": summary.get("time"),
+        "curves": curves,
+    }
+
+
+def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str, str], title: str) -> str:
+    """Stochastic policy with every seed, then the deterministic one, then cost and map; a row a label."""
+    head = ["", "steps", "return", "terminated return", "violating steps", "violating episodes (95 % at most)"]
+    head += ["terminated return of each seed", "over demonstrations", title]
+    parts = []
+    for agent in AGENTS:
+        lines = [f"**{agent} policy**", "", *_header(head)]
+        for label in labels:
+            runs = _runs(results, label)
+            lines.append("| " + " | ".join([label, *_cells(runs, agent), beside.get(label, "")]) + " |")
+        parts.append("\n".join(lines))
+    head = ["", "AUROC of the map", "AUROC of the driving cost", "boundary (each seed)", "error outside the open band"]
+    lines = ["**cost and map**", "", *_header([*head, "resets", "minutes a run", "env steps/s"])]
+    for label in labels:
+        lines.append("| " + " | ".join([label, *_quality(_runs(results, label))]) + " |")
+    parts.append("\n".join(lines))
+    note = "Mean ± standard deviation over seeds; 100 episodes each of the last policy, its own seeds of the episodes."
+    return "\n\n".join([*parts, note]) + "\n"
+
+
+def _header(head: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+
+
+def _runs(results: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
+    return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
+
+
+def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
+    from tacit.stats import clopper_pearson
+
+    if not runs:
+        return ["-"] * 7
+    value = {key: np.array([run[agent][key] for run in runs]) for key in (*METRICS, "count", "n")}
+    broken, episodes = int(value["count"].sum()), int(value["n"].sum())
+    bound = clopper_pearson(broken, episodes, side="upper").high
+    shown = np.array([run["demonstrations"] for run in runs])
+    seeds = ", ".join(
+        f"{short(x, x)} ({int(count)})" for x, count in zip(value["terminated_return"], value["count"], strict=True)
+    )
+    return [
+        f"{runs[0]['steps'] / 1e6:.3g}M",
+        with_spread(value["return"]),
+        with_spread(value["terminated_return"]),
+        f"{100 * value['violation_rate_step'].mean():.3f} %",
+        f"{broken} of {episodes} ({100 * bound:.1f} %)",
+        f"{seeds}",
+        f"{(value['terminated_return'] / shown).mean():.2f}",
+    ]
+
+
+def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not runs:
+        return ["-"] * 7
+
+    def spread(values: list[float | None], digits: int) -> str:
+        known = [value for value in values if value is not None]
+        return f"{np.mean(known):.{digits}f} ({min(known):.{digits}f} to {max(known):.{digits}f})" if known else "-"
+
+    quality = [run["cost_quality"] or {} for run in runs]
+    thresholds = [run["threshold"] or {} for run in runs]
+    seconds = np.array([run["seconds"] for run in runs], dtype=float)
+    return [
+        spread([q.get("auroc") for q in quality], 3),
+        spread([q.get("auroc_cost") for q in quality], 3),
+        ", ".join(str(t.get("found") or "none") for t in thresholds),
+        spread([t.get("error") for t in thresholds], 3),
+        ", ".join(str(run["resets"]) for run in runs),
+        f"{seconds.mean() / 60:.1f}",
+        f"{np.mean([run['steps'] / run['seconds'] for run in runs]):,.0f}",
+    ]
+
+
+def figure(results: Mapping[str, Any], labels: Sequence[str], line: Callable[[str], float | None]) -> bytes:
+    """Return and violating steps during training, a column a label, a line a seed; `line` is drawn as a reference."""
+    from tacit.plots import COLOURS, SOFT, new_figure, render, style
+
+    with style():
+        drawing = new_figure(2.5 * len(labels), 4.6)
+        panels = drawing.subplots(2, len(labels), squeeze=False)
+        for column, label in enumerate(labels):
+            upper, lower = panels[:, column]
+            upper.set_title(label)
+            runs = _runs(results, label)
+            if runs:
+                upper.axhline(runs[0]["demonstrations"], color=SOFT, linewidth=1.0, label="demonstrations")
+            reference = line(label)
+            if reference is not None:
+                upper.axhline(reference, color=SOFT, linestyle="--", linewidth=1.0, label="the paper's result")
+            for run in runs:
+                curves, colour = run["curves"], COLOURS[run["seed"] % len(COLOURS)]
+                steps = np.array(curves["steps"]) / 1e6
+                upper.plot(steps, curves["return"], color=colour, label=f"seed {run['seed']}")
+                lower.plot(steps, 100 * np.array(curves["violations"], dtype=float), color=colour)
+            lower.set_xlabel("environment steps, millions")
+            lower.set_ylim(bottom=0)
+            if not runs:
+                upper.text(0.5, 0.3, "no run", transform=upper.transAxes, ha="center", va="center")
+        panels[0, 0].set_ylabel("return (rollouts)")
+        panels[1, 0].set_ylabel("violating steps, %")
+        handles = {handle.get_label(): handle for axes in panels[0] for handle in axes.get_lines()}
+        drawing.legend(handles.values(), handles.keys(), loc="lower center", ncols=max(1, len(handles)))
+        drawing.tight_layout(rect=(0, 0.06, 1, 1))
+        return render(drawing, "png", tight=False)
