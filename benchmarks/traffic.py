@@ -1,6 +1,7 @@
 """How fast the highway traffic is: environment steps a second by number of copies, memory, loading.
 
-    python -m benchmarks.traffic [--steps 200] [--repeats 5] [--reactive] [--json]
+    python -m benchmarks traffic [--steps 200] [--repeats 5] [--reactive] [--json]
+    python -m benchmarks traffic --drivers        how scripted drivers fare on every problem, instead
 
 Every step computes the full observation, collisions, rewards and costs and restarts what has ended, on the recordings
 that come with the package; the actions are those of a driver who reaches most goals. The clock counts processor time,
@@ -18,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from tacit.envs.traffic import compact
-from tacit.envs.traffic.drivers import to_goal
-from tacit.envs.traffic.env import TrafficVectorEnv
+from tacit.envs.traffic.drivers import DRIVERS, to_goal
+from tacit.envs.traffic.env import RULES, TrafficVectorEnv
 from tacit.envs.traffic.files import load_all, traffic_of
 from tacit.envs.traffic.layout import build
+from tacit.envs.traffic.simulator import OUTCOMES, first_observations
 
 COPIES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
 TARGET = 50_000
@@ -65,15 +67,42 @@ def loading() -> dict[str, Any]:
     }
 
 
+def drivers(reactive: bool) -> dict[str, dict[str, float]]:
+    """Share of each end, mean length, and share of steps that break each rule, over all problems."""
+    traffic = traffic_of()
+    total = len(traffic.problems)
+    table = {}
+    for name, driver in DRIVERS.items():
+        env = TrafficVectorEnv(total, reactive=reactive)
+        obs, _ = env.reset(seed=0, options={"problem": np.arange(total)})
+        rng, code = np.random.default_rng(0), np.zeros(total, np.int64)
+        steps = broken = 0
+        while (code == 0).any():
+            running = code == 0
+            obs, _, terminated, _, info = env.step(driver(obs, rng))
+            last = np.where(terminated[:, None], info["final_obs"], obs) if terminated.any() else obs
+            flags = np.stack([rule.violated(last) for rule in RULES.values()])
+            steps, broken = steps + int(running.sum()), broken + flags[:, running].sum(axis=1)
+            if terminated.any():
+                code = np.where(running, info["final_info"]["outcome"] * terminated, code)
+        table[name] = {end: float((code == i).mean()) for i, end in enumerate(OUTCOMES) if i}
+        table[name] |= {"steps": steps / total} | dict(zip(RULES, (broken / steps).tolist(), strict=True))
+    starts = first_observations(traffic)
+    table["(at the start)"] = {name: float(rule.violated(starts).mean()) for name, rule in RULES.items()}
+    return table
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--reactive", action="store_true", help="traffic that brakes for the ego")
+    parser.add_argument("--drivers", action="store_true", help="scripted drivers instead of speed")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(arguments)
+    if args.drivers:
+        return show_drivers(drivers(args.reactive), args.json)
     result = loading()
-    traffic_of()
     result["steps_per_second"] = {str(n): speed(n, args.steps, args.repeats, args.reactive) for n in COPIES}
     result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     if args.json:
@@ -89,6 +118,16 @@ def main(arguments: list[str] | None = None) -> None:
     for copies, rate in result["steps_per_second"].items():
         note = f"   {rate / TARGET:.1f} x the target of {TARGET:,}" if copies == "64" else ""
         print(f"{copies:>8}{rate:>12,.0f}{1e6 * int(copies) / rate:>18,.0f}{note}")
+
+
+def show_drivers(table: dict[str, dict[str, float]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(table))
+        return
+    columns = ("goal", "collision", "off-road", "time-out", "steps", *RULES)
+    print(f"{'driver':<16}" + "".join(f"{column:>12}" for column in columns))
+    for name, row in table.items():
+        print(f"{name:<16}" + "".join(f"{row[c]:>12.3f}" if c in row else f"{'':>12}" for c in columns))
 
 
 if __name__ == "__main__":

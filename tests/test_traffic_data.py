@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tacit.envs.traffic.drivers import to_goal
 from tacit.envs.traffic.env import TrafficVectorEnv
 from tacit.envs.traffic.files import load, traffic_of
 from tacit.envs.traffic.statistics import comparable, comparison, overlaps, statistics
-from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, wandering
+from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, simulate, wandering
 from tacit.errors import UserError
 from tacit.storage import sha256_of_file
 from traffic_scenes import Car, random_recording, recording
@@ -123,6 +124,16 @@ def test_a_recording_is_assembled_on_both_carriageways() -> None:
     assert found.x[0] == pytest.approx(420 - (100 - 2.25) - 2.25, abs=0.011)
     assert found.x[50] == pytest.approx(100 - 4.5, abs=0.011)
     assert found.vx[0] == -30.0
+
+
+def test_sumo_makes_the_same_recording_twice() -> None:
+    pytest.importorskip("libsumo", reason="pip install 'tacit[recordings]'")
+    setting = replace(SETTINGS[0], seconds=20.0)
+    one, two = simulate(setting), simulate(setting)
+    assert one == two
+    assert len(one) > 5
+    assert one.about["setting"]["seed"] == 101
+    assert one != simulate(replace(setting, seed=1))
 
 
 # ---------------------------------------------------------------- demonstrations

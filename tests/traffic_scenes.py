@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.envs.traffic.observation import FEATURES
 from tacit.envs.traffic.recording import DT, KINDS, Recording
 
 UPPER_MARKS, LOWER_MARKS = np.array([8.0, 12.0, 16.0]), np.array([20.0, 24.0, 28.0])
@@ -24,6 +25,12 @@ class Car:
     length: float = 4.5
     width: float = 2.0
     sideways: float = 0.0
+
+
+FAR_AWAY = Car(x=5.0, y=22.0, speed=20.0, frames=400)
+"""Somebody must be on the road for time to go on; this one is far behind, in the other lane."""
+AT = {name: i for i, name in enumerate(FEATURES)}
+"""Where a feature is in an observation."""
 
 
 def recording(

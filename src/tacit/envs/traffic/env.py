@@ -73,6 +73,14 @@ def _rule(constraint: str) -> Rule:
     return RULES[constraint]
 
 
+def _traffic(given: Traffic | None, recordings: Recordings | None, rules: Rules, skip_bad: bool) -> Traffic:
+    if given is None:
+        return traffic_of(recordings, rules, skip_bad=bool(skip_bad))
+    if not isinstance(given, Traffic):
+        raise UserError(f"traffic is what layout.build returns; for files use recordings={given!r}")
+    return given
+
+
 def observation_space() -> gym.spaces.Box:
     return gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
 
@@ -143,7 +151,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.rule = _rule(constraint)
         rules = Rules(ego, goal, corner, split, split_seed)
-        self.traffic = traffic_of(recordings, rules, skip_bad=skip_bad) if traffic is None else traffic
+        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.horizon = max_episode_steps
@@ -337,7 +345,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.rule = _rule(constraint)
         rules = Rules(ego, goal, corner, split, split_seed)
-        self.traffic = traffic_of(recordings, rules, skip_bad=skip_bad) if traffic is None else traffic
+        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.render_mode = render_mode
         self.feature_names = ob.FEATURES
         self.observation_space, self.action_space = observation_space(), action_space()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False)
 
 
 def traffic_of(
-    recordings: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    recordings: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     rules: Rules = Rules(),  # noqa: B008 (frozen)
     *,
     skip_bad: bool = False,
@@ -78,8 +78,10 @@ def traffic_of(
         paths = [os.fspath(path) for path in compact.shipped()]
     elif isinstance(recordings, str | os.PathLike):
         paths = [os.fspath(recordings)]
-    else:
+    elif isinstance(recordings, list | tuple) and all(isinstance(path, str | os.PathLike) for path in recordings):
         paths = [os.fspath(path) for path in recordings]
+    else:
+        raise UserError(f"recordings is a folder, a file or a list of them, not {recordings!r}")
     return _cached(tuple(paths), _stamp(paths), rules, skip_bad)
 
 

@@ -1,0 +1,162 @@
+"""CommonRoad scenarios: driven, turned, refused, mangled."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.envs.traffic import highd_write
+from tacit.envs.traffic.commonroad import load as load_xml
+from tacit.envs.traffic.files import load
+from tacit.envs.traffic.layout import build
+from tacit.envs.traffic.recording import KINDS
+from tacit.errors import UserError
+
+
+def state(time: int, x: float, y: float, speed: float, yaw: float = 0.0) -> str:
+    return (
+        f"<position><point><x>{x}</x><y>{y}</y></point></position><orientation><exact>{yaw}</exact></orientation>"
+        f"<time><exact>{time}</exact></time><velocity><exact>{speed}</exact></velocity>"
+    )
+
+
+def lanelet(number: int, right: float, left: float, bend: float = 0.0) -> str:
+    def bound(y: float) -> str:
+        points = [(-40.0, y), (200.0, y + bend), (460.0, y)]
+        return "".join(f"<point><x>{px}</x><y>{py}</y></point>" for px, py in points)
+
+    return (
+        f'<lanelet id="{number}"><leftBound>{bound(left)}</leftBound><rightBound>{bound(right)}</rightBound></lanelet>'
+    )
+
+
+def obstacle(number: int, x: float, y: float, speed: float, steps: int, kind: str = "car", first: int = 0) -> str:
+    moments = "".join(f"<state>{state(first + t, x + speed * 0.04 * t, y, speed)}</state>" for t in range(1, steps))
+    return (
+        f'<dynamicObstacle id="{number}"><type>{kind}</type>'
+        "<shape><rectangle><length>4.5</length><width>2.0</width></rectangle></shape>"
+        f"<initialState>{state(first, x, y, speed)}</initialState><trajectory>{moments}</trajectory></dynamicObstacle>"
+    )
+
+
+PROBLEM = (
+    f'<planningProblem id="100"><initialState>{state(0, 50.0, -27.0, 30.0)}<yawRate><exact>0</exact></yawRate>'
+    "</initialState>"
+    "<goalState><position><rectangle><length>4.5</length><width>2</width><orientation>0</orientation>"
+    "<center><x>170</x><y>-27</y></center></rectangle></position>"
+    "<time><intervalStart>0</intervalStart><intervalEnd>125</intervalEnd></time></goalState></planningProblem>"
+)
+ROAD = lanelet(1, -30.0, -24.0) + lanelet(2, -24.0, -18.0)
+TRAFFIC = obstacle(10, 95.0, -27.0, 30.0, 150) + obstacle(11, 20.0, -21.0, 35.0, 100, "truck", first=5)
+
+
+def scenario(body: str = ROAD + TRAFFIC + PROBLEM, step: str = "0.04", version: str = "2020a") -> str:
+    return (
+        f'<?xml version="1.0"?><commonRoad timeStepSize="{step}" commonRoadVersion="{version}" benchmarkID="DEU_X-1">'
+        f"{body}</commonRoad>"
+    )
+
+
+def write_xml(folder: Path, text: str) -> Path:
+    path = folder / "scene.xml"
+    path.write_text(text)
+    return path
+
+
+def test_a_commonroad_scenario_is_driven(tmp_path: Path) -> None:
+    from tacit.envs.traffic.env import TrafficEnv
+
+    path = write_xml(tmp_path, scenario())
+    found = load(path)
+    assert len(found) == 2
+    assert found.kinds.tolist() == [KINDS["car"], KINDS["truck"]]
+    env = TrafficEnv("distance", recordings=str(path))
+    obs, info = env.reset(seed=0)
+    assert env.traffic.roads[0].marks == pytest.approx([-18.0, -24.0, -30.0])
+    assert env.traffic.roads[0].x_range == (-40.0, 460.0)
+    named = dict(zip(env.feature_names, obs, strict=True))
+    assert named["p_rel_same_lead"] == pytest.approx(45.0 - 2.25 - 2.254, abs=1e-3)
+    assert named["distance_goal_long"] == pytest.approx(120.0 - 2.25, abs=1e-3)
+    assert named["remaining_steps"] == 125
+    for _ in range(125):
+        obs, reward, terminated, _, info = env.step(np.zeros(2))
+        if terminated:
+            break
+    assert (info["outcome"], reward) == ("goal", 50.0)
+
+
+def test_a_turned_scenario_is_the_same(tmp_path: Path) -> None:
+    """Half a turn, as the converter does with upper carriageways: points negated, angles + pi."""
+    import re
+
+    plain = build([load_xml(write_xml(tmp_path, scenario()))]).problems
+
+    def negate(match: re.Match[str]) -> str:
+        return f"<{match[1]}>{-float(match[2])}</{match[1]}>"
+
+    text = re.sub(r"<(x|y)>([-\d.e]+)</\1>", negate, scenario())
+    text = text.replace("<orientation><exact>0.0</exact>", "<orientation><exact>3.141592653589793</exact>")
+    text = text.replace("<orientation>0</orientation>", "<orientation>3.141592653589793</orientation>")
+    turned = build([load_xml(write_xml(tmp_path, text))]).problems
+    for name in ("x", "y", "vx", "vy", "goal_x", "goal_y", "steps"):
+        assert getattr(turned, name) == pytest.approx(getattr(plain, name), abs=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (scenario(lanelet(1, -30, -24, bend=3.0) + TRAFFIC + PROBLEM), "lanelet 1.*strays .* from a straight line"),
+        (scenario(step="0.1"), "timeStepSize is 0.1, expected 0.04"),
+        (scenario(version="2018b"), "'2018b', expected '2020a'"),
+        (scenario(ROAD + TRAFFIC), "no <planningProblem>"),
+        (scenario(ROAD + PROBLEM), "no vehicle"),
+        (scenario(TRAFFIC + PROBLEM), "no <lanelet>"),
+        (scenario().replace("<x>170</x>", "<x>nan</x>"), "goal: x is 'nan'"),
+        (scenario().replace("<time><exact>7</exact>", "<time><exact>9</exact>", 1), "consecutive steps"),
+        (scenario()[:-30], "not valid XML"),
+        (scenario().replace("<length>4.5</length>", "<length>400</length>", 1), "are the units metres"),
+        ("<osm></osm>", "expected a <commonRoad>"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><commonRoad/>', "declares entities"),
+        ("", "not valid XML"),
+        (scenario().replace("intervalEnd>125", "intervalEnd>0"), "goal ends at time step 0"),
+        (
+            scenario(ROAD + TRAFFIC + PROBLEM.replace("<rectangle>", "<circle>").replace("</rectangle>", "</circle>")),
+            "goal is not a rectangle",
+        ),
+    ],
+)
+def test_scenarios_that_cannot_be_driven(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        load(write_xml(tmp_path, text))
+    assert "scene.xml" in str(caught.value)
+
+
+@given(st.data())
+def test_mangled_xml_never_crashes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+    text = scenario(ROAD + obstacle(10, 95.0, -27.0, 30.0, 8) + PROBLEM)
+    at = data.draw(st.integers(0, len(text)))
+    new = data.draw(st.sampled_from(["", "9", "-", "<", "</x>", "1e9", "e", "nan", " ", "\x00", "<x>"]))
+    text = text[:at] + new + text[at + data.draw(st.integers(0, 30)) :]
+    with contextlib.suppress(UserError):
+        build([load_xml(write_xml(folder, text))])
+    shutil.rmtree(folder)
+
+
+def test_static_obstacles_stand(tmp_path: Path) -> None:
+    block = (
+        '<staticObstacle id="20"><type>parkedVehicle</type>'
+        "<shape><rectangle><length>4.5</length><width>2.0</width></rectangle></shape>"
+        f"<initialState>{state(0, 120.0, -27.0, 0.0)}</initialState></staticObstacle>"
+    )
+    found = load(write_xml(tmp_path, scenario(ROAD + TRAFFIC + block + PROBLEM)))
+    assert found.kinds.tolist()[-1] == KINDS["static"]
+    assert (found.vx[-10:] == 0).all()
+    with pytest.raises(UserError, match="cars and trucks only"):
+        highd_write.save(found, tmp_path)
