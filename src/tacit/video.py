@@ -97,7 +97,10 @@ def filmstrip(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
-        env = gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
+        try:
+            env = gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
+        except TypeError:
+            raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None
         try:
             # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
             rewards, costs, _ = _episode(env, policy, seed, max_steps, ())

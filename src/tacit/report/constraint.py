@@ -79,9 +79,7 @@ def important(data: RunData) -> list[str]:
     ranked = [names[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= LEAST_SHARE]
     truth = true_bound(data.summary)
     marked = [bound.feature for bound in boundaries(data.summary)] + ([truth.feature] if truth else [])
-    chosen = [*ranked[: MOST_PANELS - 1], *(name for name in marked if name in names)]
-    order = {name: i for i, name in enumerate([*marked, *ranked])}
-    return sorted(dict.fromkeys(chosen), key=lambda name: order[name])[:MOST_PANELS]
+    return list(dict.fromkeys([*(name for name in marked if name in names), *ranked]))[:MOST_PANELS]
 
 
 def _shares(data: RunData, cost: LearnedCost) -> np.ndarray:

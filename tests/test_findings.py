@@ -1,0 +1,104 @@
+"""Findings: the sentences about a run follow from its summary and curves, and from nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tacit.report import findings
+
+
+def clean() -> dict[str, Any]:
+    """The summary of a run about which there is nothing to doubt."""
+
+    def row(value: float, count: int) -> dict[str, Any]:
+        rate = {"value": count / 100, "low": max(0, count / 100 - 0.04), "high": count / 100 + 0.04, "count": count}
+        around = {"value": value, "low": value - 5, "high": value + 5}
+        return {"return": around, "violation_rate_episode": rate, "length": {"value": 90.0, "low": 89.0, "high": 91.0}}
+
+    bound = {"feature": "x_position", "relation": ">", "value": 0.497, "demonstrated": 0.47, "share": 0.031}
+    return {
+        "table": {"demonstrations": row(100.0, 0), "learned": row(101.0, 2), "learned, deterministic": row(103.0, 0)},
+        "demonstrations": {"trajectories": 50},
+        "boundaries": [bound, {**bound, "feature": "speed", "relation": "<", "value": -2.0, "share": 0.01}],
+        "threshold": {"truth": "x_position > 0.5", "found": "x_position > 0.497", "error": 0.0},
+        "cost_quality": {"auroc": 0.98, "auroc_cost": 0.99},
+        "resets": 0,
+        "steps": 1000,
+        "time": {"rollouts": 3.0, "PPO": 1.5, "inverse": 0.5},
+    }
+
+
+def test_words() -> None:
+    summary = clean()
+    assert findings.doubts(summary, []) == []
+    (sentence,) = findings.learned(summary)
+    assert sentence == (
+        "Learned from 50 demonstrations: **x_position > 0.497** is forbidden. The demonstrations reach 0.47; in "
+        "between nothing can be known. 3.1 % of what the learner tried lies beyond it. The map also marks speed < -2 "
+        "(1 %). The true constraint, which the learner never saw, is **x_position > 0.5**; the learned boundary lies "
+        "between it and the demonstrations, where it must."
+    )
+    (sentence,) = findings.behaviour(summary["table"])
+    assert sentence == (
+        "The learned policy earns **101** an episode (95 % interval 96 to 106), the demonstrations 100. It breaks the "
+        "true constraint in **2 %** of its episodes (95 % interval 0 to 6 %), the demonstrations in none; without the "
+        "noise of its actions in none."
+    )
+    assert findings.time_words(summary) == (
+        "1,000 environment steps, 200 a second: rollouts 3 s (60 %), PPO 1.5 s (30 %), inverse 0.5 s (10 %)"
+    )
+    assert findings.learned({"table": {}}) == findings.doubts({"table": {}}) == findings.behaviour({}) == []
+    assert findings.time_words({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("table", "learned", "violation_rate_episode"), {"value": 0.37, "low": 0.28, "high": 0.47}, "37 % of its"),
+        (("table", "learned", "return"), {"value": 60.0, "low": 50.0, "high": 70.0}, "clearly less than the demo"),
+        (("boundaries",), [], "marks no boundary"),
+        (("threshold", "found"), None, "misses the true constraint, x_position > 0.5"),
+        (("cost_quality", "auroc"), 0.7, "AUROC 0.700"),
+        (("demonstrations", "trajectories"), 1, "is only 1 demonstration:"),
+        (("demonstrations", "trajectories"), 4, "are only 4 demonstrations:"),
+        (("resets",), 2, "start again twice"),
+    ],
+)
+def test_doubts_follow_the_summary(path: tuple[str, ...], value: Any, words: str) -> None:
+    summary = clean()
+    entry = summary
+    for key in path[:-1]:
+        entry = entry[key]
+    entry[path[-1]] = value
+    doubts = findings.doubts(summary)
+    assert len(doubts) == 1
+    assert words in doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"dual/clipped": [0.0, 0.2, 0.0]}, "20 % of the learner's steps"),
+        ({"dual/learner_cost": [2.0, 1.0, 1.0], "dual/expert_cost": [0.1, 0.1, 0.1]}, "steps cost 1.3 on average"),
+        ({"dual/learner_cost": [2.0, 0.1, 0.0, 0.0, 0.01], "dual/expert_cost": [0.0] * 5}, None),
+        ({"dual/learner_cost": [2.0, 1.0, 1.0], "dual/expert_cost": [0.5, 0.5, 0.5]}, None),
+        ({"dual/clipped": [0.005], "dual/learner_cost": ["x"], "dual/expert_cost": [None]}, None),
+    ],
+)
+def test_doubts_follow_the_curves(metrics: dict[str, list[Any]], words: str | None) -> None:
+    records = [dict(zip(metrics, row, strict=True)) for row in zip(*metrics.values(), strict=True)]
+    doubts = findings.doubts(clean(), records)
+    assert len(doubts) == (words is not None)
+    assert words is None or words in doubts[0]
+
+
+def test_a_boundary_beyond_the_truth() -> None:
+    summary = clean()
+    summary["threshold"] |= {"error": 0.125}
+    assert findings.learned(summary)[0].endswith("**x_position > 0.5**; the learned boundary lies 0.125 beyond it.")
+    summary["threshold"] |= {"found": None}
+    assert findings.learned(summary)[0].endswith("the map has no boundary on that side of x_position.")
+    for strange in ("nonsense", "x > y", {"a": 1}, None):
+        assert findings.true_bound({"threshold": {"truth": strange}}) is None

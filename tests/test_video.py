@@ -1,0 +1,76 @@
+"""Films: the right pictures of the right episode."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from report_helpers import Page
+from tacit.errors import UserError
+from tacit.report import render_report
+from tacit.report.data import RunData
+from tacit.video import filmstrip
+
+
+class Counter(gym.Env[Any, Any]):
+    """Draws how many steps it has taken; violates from the fifth on, and ends after nine."""
+
+    metadata: ClassVar[dict[str, list[str]]] = {"render_modes": ["rgb_array"]}
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    dt = 0.5
+
+    def __init__(self, render_mode: str | None = None, picture: Any = None) -> None:
+        self.render_mode, self.picture = render_mode, picture
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return np.zeros(1, np.float32), 2.0, self.t >= 9, False, {"cost": float(self.t >= 5)}
+
+    def render(self) -> Any:
+        return np.full((4, 6, 3), self.t, np.uint8) if self.picture is None else self.picture
+
+
+gym.register("tacit-test/Counter-v0", entry_point=Counter)
+
+
+def still(obs: Any, rng: np.random.Generator) -> Any:
+    return np.zeros((len(obs), 1), np.float32)
+
+
+def test_filmstrip() -> None:
+    strip = filmstrip("tacit-test/Counter-v0", {}, still, pictures=4)
+    assert strip.steps == (0, 3, 6, 9)
+    assert [int(picture[0, 0, 0]) for picture in strip.pictures] == [0, 3, 6, 9]
+    assert (strip.length, strip.total, strip.seconds) == (9, 18.0, 0.5)
+    assert strip.costs == (0, 0, 0, 0, 1, 1, 1, 1, 1)
+    short = filmstrip("tacit-test/Counter-v0", {}, still, pictures=8, max_steps=3)
+    assert short.steps == (0, 1, 2, 3)
+    for picture in (np.zeros((4, 6)), np.zeros((4, 6, 3)), "text"):
+        with pytest.raises(UserError, match="draws no pictures"):
+            filmstrip("tacit-test/Counter-v0", {"picture": picture}, still)
+
+
+def test_film_marks_violations() -> None:
+    config = {"algo": "x", "env": "tacit-test/Counter-v0", "env_kwargs": {}, "config": {}, "seed": 0}
+    text = render_report([RunData("run", config, True, policy=still)])  # type: ignore[arg-type]
+    assert "One episode of 9 steps, return 18.00, 5 steps in violation." in Page(text).text
+    assert re.findall(r'<figure class="violates"><img [^>]*alt="([^"]*)"', text) == [
+        f"{seconds} s, violates" for seconds in (2.5, 3.0, 4.0, 4.5)
+    ]
+    assert len(re.findall(r'alt="[\d.]+ s"', text)) == 4
+
+
+def test_no_pictures_is_a_sentence() -> None:
+    config = {"algo": "x", "env": "tacit-test/Counter-v0", "env_kwargs": {"colour": 1}, "config": {}, "seed": 0}
+    text = render_report([RunData("run", config, True, policy=still)])  # type: ignore[arg-type]
+    assert "No pictures: tacit-test/Counter-v0 cannot be made with render_mode" in Page(text).text
