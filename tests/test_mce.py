@@ -79,7 +79,7 @@ def test_budget_loosens():
     assert (found[2] == 0).all()
 
 
-def test_absorbing_cost_is_the_closed_form_of_one_state_up_to_the_worst_living_one():
+def test_absorbing_cost_is_the_closed_form_of_one_state_up_to_the_cost_of_living():
     config = mce.Config()
     assert mce.absorbing_cost(config, 0.0, 0.0, 9.0) == mce.absorbing_cost(config, 0.0, 0.3, 9.0) == config.ceiling
     assert mce.absorbing_cost(config, 0.0, 0.3, 2.0) == 2.0
@@ -275,10 +275,10 @@ def test_resumed_from_arrays_is_the_same_run(moments):
     np.testing.assert_array_equal(end.replay, other.replay)
 
 
-def test_dying_is_as_dear_as_the_worst_living_when_demonstrations_live():
+def test_dying_is_as_dear_as_living_when_demonstrations_live():
     state, metrics = learn(replace(SMALL, total_steps=4000), ends=True)[-1]
     cost = mce.cost_of(state, SMALL).of_rows(state.replay[-1])
-    assert metrics["dual/absorbing"] == state.absorbing == pytest.approx(np.quantile(cost, 0.99), rel=0.1)
+    assert metrics["dual/absorbing"] == state.absorbing == pytest.approx(np.quantile(cost, 0.9), rel=0.2)
     assert state.absorbing > 1.0
 
 

@@ -48,7 +48,7 @@ class State:
     """Environment steps so far."""
     iterations: int = 0
     lr_factor: float = 1.0
-    """What lr_adaptive has made of the learning rate."""
+    """What lr_adaptive has made of the policy's learning rate."""
 
 
 def optimiser(eps: Any = 1e-8) -> optax.GradientTransformation:

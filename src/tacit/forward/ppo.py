@@ -76,8 +76,8 @@ class Config:
     kl_factor: float = 1.5
     """See target_kl."""
     lr_adaptive: bool = False
-    """Divide the learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to what it would
-    be otherwise) after one that stayed below half of target_kl: a quiet policy can only take small steps."""
+    """Divide the policy's learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to lr)
+    after one that stayed below half of target_kl: a quiet policy can only take small steps."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
@@ -126,6 +126,7 @@ class Hyper(NamedTuple):
     lambdas: NDArray[Any]
     """(K,) each."""
     lr: float
+    lr_actor: float
     clip: float
     beta_return: float
     beta_loss: float
@@ -215,7 +216,9 @@ def _update(
         gradients, info = jax.grad(_loss, has_aux=True)(params, part, hyper)
         gradients = _clipped(gradients, hyper.max_grad_norm)
         steps, opt_state = adam.update(gradients, opt_state)
-        return (jax.tree.map(lambda p, step: p - hyper.lr * step, params, steps), opt_state), info
+        actor = jax.tree.map(lambda p, step: p - hyper.lr_actor * step, params.actor, steps.actor)
+        critics = jax.tree.map(lambda p, step: p - hyper.lr * step, params.critics, steps.critics)
+        return (nets.Params(actor, critics), opt_state), info
 
     def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         number, params, opt_state, _ = carry
@@ -280,7 +283,7 @@ def improve(
     n, k = len(rollout), len(signals)
     order = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (config.epochs, 1)), axis=1)
     # Steps of the rollout itself do not count yet, so that the first update uses the full rate.
-    lr = learning_rate(config, state.steps - n) * state.lr_factor
+    lr = learning_rate(config, state.steps - n)
     batch = Batch(
         obs=normalize.standardise(state.obs_stats, rollout.obs, state.obs_clip),
         next_obs=normalize.standardise(state.obs_stats, rollout.next_obs, state.obs_clip),
@@ -294,6 +297,7 @@ def improve(
         gammas=np.array(gammas or (config.gamma,) * k, np.float32),
         lambdas=np.array(lambdas or (config.gae_lambda,) * k, np.float32),
         lr=lr,
+        lr_actor=lr * state.lr_factor,
         clip=config.clip,
         beta_return=config.beta if config.entropy == "return" else 0.0,
         beta_loss=config.beta if config.entropy == "loss" else 0.0,
@@ -324,7 +328,7 @@ def improve(
         iterations=state.iterations + 1,
         lr_factor=_adapted(config, state.lr_factor, float(info["approx_kl"])),
     )
-    return new, _train_metrics(new, info, lr)
+    return new, _train_metrics(new, info, lr * state.lr_factor)
 
 
 def _adapted(config: Config, factor: float, kl: float) -> float:

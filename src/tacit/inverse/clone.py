@@ -54,7 +54,8 @@ def start_from(
 ) -> ppo_lagrangian.State:
     """The same training with a policy cloned from the demonstrations, and with the scale of their observations.
 
-    The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see.
+    The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see, and
+    its rewards are no measure of theirs. The scale of returns is to be found anew.
     """
     learner = state.agent
     obs = learner.interface.encode(demos.observations[demos.rows_before])
@@ -66,6 +67,16 @@ def start_from(
     if actor.log_std is not None:
         actor = nets.Actor(actor.net, jnp.maximum(actor.log_std, smallest_log_std))
     params = nets.Params(actor, learner.params.critics)
+    reward_size = float(np.abs(demos.rewards).mean())
     return replace(
-        state, agent=replace(learner, params=params, obs_stats=stats, opt_state=agent.optimiser().init(params))
+        state,
+        agent=replace(
+            learner,
+            params=params,
+            obs_stats=stats,
+            opt_state=agent.optimiser().init(params),
+            reward_scale=normalize.return_scale(len(learner.carry.obs)),
+        ),
+        reward_size=reward_size,
+        rbar=max(state.rbar, reward_size),
     )

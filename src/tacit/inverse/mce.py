@@ -21,8 +21,8 @@ c, and where episodes can end, ending becomes cheaper than living.
 
 Episodes that end early are continued in an absorbing state up to the horizon (moments = "absorbing"), so that learner
 and demonstrations have equal mass and dying is priced like any other feature, by (3) for that single state, but no
-higher than the worst way of living (see `absorbing_cost`). A trap guard re-initialises the policy when it sits where
-the cost is at its ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling,
+higher than most of the learner's living (see `absorbing_cost`). A trap guard re-initialises the policy when it sits
+where the cost is at its ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling,
 `guard_iterations` times running). Nothing here looks at the true cost; it is logged as truth/... when the environment
 knows it.
 """
@@ -278,7 +278,7 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     cost = cost_of(new_state, config)
     learner_cost = cost.of_rows(phase.rows)
     expert_cost = cost.of_rows(expert.rows)
-    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.99)))
+    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.9)))
     return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
         "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
@@ -296,9 +296,9 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
-    By (3); but no more than the cost that 99 % of the learner's living steps stay below. Ending an episode must not be
-    cheaper than the worst way of living, and the ceiling for ever after is a thousand times the reward of a step: a
-    learner that falls by chance would learn of nothing else.
+    By (3); but no more than the cost that 90 % of the learner's living steps stay below. Ending an episode must not be
+    cheaper than living as it does now, and the ceiling for ever after is a thousand times the reward of a step: a
+    learner that now and then falls by chance would learn of nothing else.
     """
     if config.moments != "absorbing":
         return 0.0
@@ -328,7 +328,6 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
     forward = ppo_lagrangian.init(env, config, seed)
     zero = lambda obs, act, next_obs: np.zeros(len(obs))  # noqa: E731
     forward, rollouts, metrics, _ = _forward(env, config, forward, config.bootstrap_steps, zero, 0.0)
-    forward = ppo_lagrangian.freeze_reward_scale(forward)
     rng = np.random.default_rng([seed, 3])
     face = forward.agent.interface
     inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
@@ -354,6 +353,8 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         metrics |= {"dual/reconstruction_first": losses[0], "dual/reconstruction_last": losses[-1]}
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
+    else:
+        forward = ppo_lagrangian.freeze_reward_scale(forward)
     state = State(
         forward=forward,
         params=params,
@@ -374,6 +375,8 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     """A forward phase with the current cost, and an inverse step."""
     started = time.perf_counter()
     cost = cost_of(state, config)
+    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+    cloned = config.start == "clone" and state.iteration == 1
     terminal = config.gamma * state.absorbing / (1.0 - config.gamma) if config.gamma < 1 else 0.0
     forward, rollouts, metrics, mean_cost = _forward(
         env,
@@ -382,10 +385,9 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
         config.forward_steps,
         cost.of_steps,
         terminal,
-        # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-        hold_policy=config.start == "clone" and state.iteration == 1,
+        hold_policy=cloned,
     )
-    state = replace(state, forward=forward)
+    state = replace(state, forward=ppo_lagrangian.freeze_reward_scale(forward) if cloned else forward)
     between = time.perf_counter()
     if config.moments == "sum":
         # Expectations of the present policy: its last steps, about as many as were demonstrated.
