@@ -124,11 +124,11 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
     if json:
         print_json({"recordings": [r.name for r in recordings], "compared": [r.name for r in judged], "rows": rows})
     else:
-        table = new_table("", "value", "highD 03", "accepted", "", title=f"{names}: {judged[0].about.get('source')}")
+        table = new_table("", "value", "highD 03", "accepted", title=f"{names}: {judged[0].about.get('source')}")
         for row in rows:
-            accepted = "" if row["accepted"] is None else f"{row['accepted'][0]:g} to {row['accepted'][1]:g}"
-            verdict = "" if row["accepted"] is None else "ok" if row["ok"] else "out"
-            table.add_row(row["meaning"], number(row["value"], 3), number(row["reference"], 3), accepted, verdict)
+            bounds = "" if row["accepted"] is None else "{:g}-{:g}".format(*row["accepted"])
+            verdict = "" if row["accepted"] is None else " ok" if row["ok"] else " out"
+            table.add_row(row["meaning"], number(row["value"]), number(row["reference"]), bounds + verdict)
         print_table(table)
         print(f"{len(recordings)} recordings read, {len(crashed)} with overlapping vehicles")
     wrong = [row["meaning"] for row in rows if not row["ok"]]
