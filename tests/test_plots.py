@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit import grid_plots, plots
+from tacit import feature_plots, grid_plots, plots
 from tacit.errors import UserError
+from tacit.report.findings import Bound
 
 LAYOUT = ("S.X", "#.G")
 ROW, COL = np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 1, 2])
@@ -36,6 +37,16 @@ FIGURES: dict[str, Callable[[plots.Format], bytes]] = {
         xlabel="slip",
         ylabel="return",
         reference=2.0,
+        format=f,
+    ),
+    "cost along a feature": lambda f: feature_plots.cost_along(
+        "x $ y",
+        (-1.0, 3.0),
+        curves={"cost": ([-1, 3], [0, 5]), "map": ([-1, 3], [0, 0])},
+        visits={"demonstrations": [0, 0.5, 1], "learner": [2, 3], "reward alone": []},
+        demonstrated=(0.0, 1.0),
+        found=[Bound("x", ">", 1.5, 1.0), Bound("x", "<", -0.5, 0.0)],
+        truth=Bound("x", ">", 2.0),
         format=f,
     ),
     "learning": lambda f: plots.learning_curves(

@@ -151,6 +151,15 @@ def test_page_says_what_was_found(pendulum: Run, report: Path) -> None:
     ):
         assert part in words, part
     assert "left out" not in words.lower()
+    glossary = text[text.index('class="glossary"') :]
+    assert all(f"<dt>{word}</dt>" in glossary for word in re.findall(r"<abbr [^>]*>([^<]+)</abbr>", text))
+
+
+def test_side_by_side(pendulum: Run, line: Run) -> None:
+    runs = [replace(load_run(run), policy=None, metrics=[]) for run in (pendulum, line)]
+    words = assert_whole_and_alone(render_report(runs)).text
+    assert "Side by side" in words
+    assert "2. env tacit-report/Line-v0" in words
 
 
 def test_same_folder_same_bytes(pendulum: Run, report: Path, tmp_path: Path) -> None:

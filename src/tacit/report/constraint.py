@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.cost import LearnedCost
+from tacit.metrics import Metric
 from tacit.report.data import RunData
 from tacit.report.findings import Bound, boundaries, percent, true_bound
 from tacit.report.html import Section, define, emphasised, esc, figure, number, table
@@ -28,6 +29,14 @@ VISITORS = {"expert": "demonstrations", "learner": "learner", "nominal": "reward
 GRID, AROUND = 400, 32
 """Values along a feature, and demonstrated states over whose other features a cost is averaged."""
 Window = tuple[float, float]
+COLUMNS = (
+    Metric("forbidden", "Where the map's cost, the other features as demonstrated, passes what demonstrations cost."),
+    Metric("demonstrated", "The nearest value that occurs in a demonstration."),
+    Metric("open band", "Between the two nothing can be known: no demonstration goes there."),
+    Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
+    Metric("truth", "The environment's own bound on that side, which the learner never sees."),
+)
+"""Of the table of boundaries."""
 
 
 def constraint(data: RunData, anchor: str) -> Section | None:
@@ -47,13 +56,8 @@ def _boundary_table(data: RunData) -> str:
     found, truth = boundaries(data.summary), true_bound(data.summary)
     if not found:
         return ""
-    head = [
-        define("forbidden", "Where the map's cost, the other features as demonstrated, passes half of its ceiling."),
-        define("demonstrated", "The nearest value that occurs in a demonstration."),
-        define("open band", "Between the two nothing can be known: no demonstration goes there."),
-        define("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
-        define("truth", "The environment's own bound on that side of the feature, which the learner never sees."),
-    ]
+    shown = COLUMNS if truth is not None else COLUMNS[:-1]
+    head = [define(column.label, column.definition) for column in shown]
     rows = []
     for bound in found:
         true = truth if truth is not None and (truth.feature, truth.below) == (bound.feature, bound.below) else None
@@ -62,8 +66,9 @@ def _boundary_table(data: RunData) -> str:
             number(bound.demonstrated),
             number(abs(bound.value - bound.demonstrated)),
             percent(bound.share) if not math.isnan(bound.share) else "–",
-            "–" if true is None else f"{esc(true.relation)} {number(true.value)}",
         ]
+        if truth is not None:
+            cells.append("–" if true is None else f"{esc(true.relation)} {number(true.value)}")
         rows.append((cells, "main" if true is not None else ""))
     return table("boundaries that the map draws, in the features' own units", head, rows)
 
@@ -115,7 +120,8 @@ class View:
     @property
     def caption(self) -> str:
         words = [f"Demonstrated: {self.demonstrated[0]:.4g} to {self.demonstrated[1]:.4g}."]
-        words += [f"Learned: forbidden {bound.relation} {bound.value:.4g}." for bound in self.found]
+        if self.found:
+            words.append(f"Learned: forbidden {' and '.join(f'{b.relation} {b.value:.4g}' for b in self.found)}.")
         if self.truth is not None:
             words.append(f"The truth: forbidden {self.truth.relation} {self.truth.value:.4g}.")
         return " ".join(words)

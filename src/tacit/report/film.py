@@ -40,8 +40,9 @@ def film(data: RunData, anchor: str) -> Section | None:
 
 def _pictures(strip: Filmstrip) -> list[str]:
     shown = []
+    digits = 1 if strip.length * (strip.seconds or 1.0) > 2 else 2
     for picture, step in zip(strip.pictures, strip.steps, strict=True):
-        when = f"step {step}" if strip.seconds is None else f"{step * strip.seconds:.1f} s"
+        when = f"step {step}" if strip.seconds is None else f"{step * strip.seconds:.{digits}f} s"
         violates = strip.costs is not None and step > 0 and strip.costs[step - 1] > 0
         label = f"{when}, violates" if violates else when
         css = ' class="violates"' if violates else ""

@@ -84,8 +84,9 @@ def learned(summary: Record) -> list[str]:
         first, *others = found
         sentence = f"Learned from {source}: **{first}** is forbidden."
         if not math.isnan(first.demonstrated):
-            verb = "go down to" if first.below else "reach"
-            sentence += f" The demonstrations {verb} {first.demonstrated:.4g}; in between nothing can be known."
+            reach = f"The demonstrations {'go down to' if first.below else 'reach'} {first.demonstrated:.4g}"
+            open_band = f"{first.demonstrated:.4g}" != f"{first.value:.4g}"
+            sentence += f" {reach}; in between nothing can be known." if open_band else f" {reach}, too."
         if not math.isnan(first.share):
             sentence += f" {percent(first.share)} of what the learner tried lies beyond it."
         if others:

@@ -13,8 +13,9 @@ import numpy as np
 
 from tacit import storage
 from tacit.metrics import AGENTS, Metric, lookup
+from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
-from tacit.report.findings import percent, time_of_phases
+from tacit.report.findings import boundaries, percent, time_of_phases
 from tacit.report.html import (
     Section,
     cell_numbers,
@@ -54,7 +55,8 @@ def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
         keys |= {key for row in data.table.values() for key in row if key in TABLE_KEYS}
         keys |= set(QUALITY_KEYS) & set(data.quality)
     proof = {check for data in runs for check, _ in certificate_checks(data).values()}
-    return [lookup(key) for key in keys] + [Metric(check.label, check.meaning) for check in proof]
+    marked = COLUMNS if any(boundaries(data.summary) for data in runs) else ()
+    return [lookup(key) for key in keys] + [Metric(check.label, check.meaning) for check in proof] + [*marked]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
