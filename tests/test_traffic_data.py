@@ -159,7 +159,11 @@ def test_demonstrations_are_replayed(driven: demos.Demonstrations, tmp_path: Pat
     assert demos.load(path).sha256 == driven.sha256
     assert again.card["source"] == "a test"
     assert path.stat().st_size < driven.observations.nbytes / 10
+    # The same by the command's way: an expert's file to the small form, and back.
     demos.save(again, tmp_path / "whole.npz")
+    demos.convert(tmp_path / "whole.npz", tmp_path / "small.replay.safetensors")
+    assert (tmp_path / "small.replay.safetensors").read_bytes() == path.read_bytes()
+    assert demos.convert(path, tmp_path / "back.npz").sha256 == driven.sha256
 
 
 def test_a_replay_that_differs_is_noticed(driven: demos.Demonstrations, tmp_path: Path) -> None:
@@ -187,6 +191,24 @@ def test_a_replay_that_differs_is_noticed(driven: demos.Demonstrations, tmp_path
         replay_demonstrations({}, driven.card)
     with pytest.raises(UserError, match="can be replayed"):
         save_replay(demos.Demonstrations(**driven.arrays(), card={"env": "tacit/Ant-v0"}), path)
+
+
+def test_experts_demonstrate_by_reaching_the_goal(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from tacit.forward.expert import demonstrate
+
+    highd_write.save(random_recording(3, n=20), tmp_path, "01")
+    env = TrafficVectorEnv(4, "velocity", recordings=str(tmp_path))
+    run: Any = SimpleNamespace(
+        path=tmp_path, name="run", config={"config": {"total_steps": 0}}, read=lambda name: {"command": "none"}
+    )
+    shown = demonstrate(env, to_goal, 3, 0, "tacit/HighwayVelocity-v0", {}, run)
+    assert len(shown) == 3
+    last = shown.observations[shown.row_offsets + shown.lengths]
+    assert env.succeeded(last).all()
+    assert shown.summary()["violation_rate_step"] == 0.0
+    assert shown.terminated.all()
 
 
 def test_changed_actions_are_noticed(driven: demos.Demonstrations, tmp_path: Path) -> None:

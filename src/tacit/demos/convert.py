@@ -27,16 +27,25 @@ def convert(
     card: Mapping[str, Any] | None = None,
     drop_unfinished: bool = False,
 ) -> Demonstrations:
-    """Read `source` (.csv, plain .npz or a demonstration file), write `target` (.npz or .csv), return the content."""
+    """Read `source` (.csv, plain .npz or a demonstration file), write `target` (.npz or .csv), return the content.
+
+    A target something.replay.safetensors stores highway driving as problem and actions.
+    """
     kind = Path(source).suffix.lower()
     if kind == ".csv":
         demos = from_csv(source, card=card, drop_unfinished=drop_unfinished)
     elif kind == ".npz":
         demos = from_npz(source, card=card)
+    elif kind == ".safetensors":
+        demos = load(source)
     else:
         raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
     if Path(target).suffix.lower() == ".csv":
         to_csv(demos, target)
+    elif os.fspath(target).endswith(".safetensors"):
+        from tacit.envs.traffic.demonstrations import save_replay
+
+        save_replay(demos, target)
     else:
         save(demos, target)
     return demos
