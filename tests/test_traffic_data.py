@@ -273,6 +273,22 @@ def test_validate_the_shipped(cli: Callable[..., Any]) -> None:
     assert "10 recordings read, 0 with overlapping vehicles" in done.stdout
 
 
-def test_recordings_as_an_option(cli: Callable[..., Any], tmp_path: Path) -> None:
-    shown = cli("learn", "mce", "tacit/HighwayDistance-v0", "--recordings", tmp_path / "none", "--out", tmp_path)
-    assert shown.status == 2
+def test_wrong_options_are_refused_before_anything_is_written(cli: Callable[..., Any], tmp_path: Path) -> None:
+    for options, text in (
+        (("--recordings", tmp_path / "none"), "none does not exist"),
+        (("--env", "ego=everybody"), "'any', 'window'"),
+        (("--env", "colour=red"), "no option 'colour'"),
+    ):
+        done = cli("expert", "tacit/HighwayDistance-v0", *options, "--out", tmp_path / "runs")
+        assert done.status == 2
+        assert text in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_recordings_are_an_option_and_keep_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tacit.commands.environment import EnvOptions, resolve_env
+
+    highd_write.save(random_recording(3, n=20), tmp_path / "data", "01")
+    monkeypatch.chdir(tmp_path)
+    resolved = resolve_env("tacit/HighwayVelocity-v0", EnvOptions(recordings="data").given())
+    assert resolved == {"recordings": str(tmp_path / "data")}

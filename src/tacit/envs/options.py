@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from tacit.envs.gridworld import GridworldSpec
 
 GRIDWORLD = "tacit/Gridworld-v0"
+HIGHWAY = "tacit/Highway"
 
 
 def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Checked options with all defaults filled in and map files read, so that a run folder stands alone."""
     check_env(env, env_kwargs)
     spec = gridworld(env, env_kwargs)
-    return dict(env_kwargs) if spec is None else {**env_kwargs, **spec.env_kwargs()}
+    if spec is not None:
+        return {**env_kwargs, **spec.env_kwargs()}
+    if env.rpartition(":")[2].startswith(HIGHWAY):
+        from tacit.envs.traffic.files import checked_options
+
+        return checked_options(env_kwargs)
+    return dict(env_kwargs)
 
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:

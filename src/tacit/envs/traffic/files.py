@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tacit.envs.traffic import commonroad, compact, highd
 from tacit.envs.traffic.layout import Rules, Traffic, build
@@ -65,6 +67,20 @@ def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False)
     if not recordings:
         raise UserError("none of the recordings could be read")
     return recordings
+
+
+def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a highway environment, tried out before a run begins; recordings by their absolute paths."""
+    options = dict(env_kwargs)
+    names = [field.name for field in fields(Rules)]
+    rules = Rules(**{name: options[name] for name in names if name in options})
+    recordings = options.get("recordings")
+    if isinstance(recordings, str):
+        options["recordings"] = os.path.abspath(recordings)
+    elif isinstance(recordings, list):
+        options["recordings"] = [os.path.abspath(path) if isinstance(path, str) else path for path in recordings]
+    traffic_of(options.get("recordings"), rules, skip_bad=bool(options.get("skip_bad", False)))
+    return options
 
 
 def traffic_of(
