@@ -58,7 +58,6 @@ def test_words() -> None:
     [
         (("table", "learned", "violation_rate_episode"), {"value": 0.37, "low": 0.28, "high": 0.47}, "37 % of its"),
         (("table", "learned", "return"), {"value": 60.0, "low": 50.0, "high": 70.0}, "clearly less than the demo"),
-        (("boundaries",), [], "marks no boundary"),
         (("threshold", "found"), None, "misses the true constraint, x_position > 0.5"),
         (("cost_quality", "auroc"), 0.7, "AUROC 0.700"),
         (("demonstrations", "trajectories"), 1, "is only 1 demonstration:"),
@@ -94,10 +93,21 @@ def test_doubts_follow_the_curves(metrics: dict[str, list[Any]], words: str | No
     assert words is None or words in doubts[0]
 
 
+def test_a_map_without_boundaries() -> None:
+    summary = clean() | {"boundaries": [], "threshold": {"truth": "x_position > 0.5", "found": None}}
+    (doubt,) = findings.doubts(summary)
+    assert "The map marks no boundary" in doubt
+    assert "**marks no boundary** on any single feature" in findings.learned(summary)[0]
+
+
 def test_a_boundary_beyond_the_truth() -> None:
     summary = clean()
     summary["threshold"] |= {"error": 0.125}
     assert findings.learned(summary)[0].endswith("**x_position > 0.5**; the learned boundary lies 0.125 beyond it.")
+    # A summary lists only the first few: the one beside the truth is added.
+    summary["boundaries"], summary["threshold"]["demonstrated"] = summary["boundaries"][1:], 0.47
+    assert [str(bound) for bound in findings.boundaries(summary)] == ["speed < -2", "x_position > 0.497"]
+    assert findings.boundaries(summary)[1].demonstrated == 0.47
     summary["threshold"] |= {"found": None}
     assert findings.learned(summary)[0].endswith("the map has no boundary on that side of x_position.")
     for strange in ("nonsense", "x > y", {"a": 1}, None):

@@ -50,19 +50,28 @@ class Bound(NamedTuple):
 
 
 def boundaries(summary: Record) -> list[Bound]:
-    """Those of the constraint map, the one that explains most first."""
+    """Those of the constraint map, the one that explains most first; the one beside the truth is always among them."""
     entries = summary.get("boundaries")
     found = []
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, Mapping) and entry.get("relation") in ("<", ">") and is_number(entry.get("value")):
             numbers = (float(x) if is_number(x := entry.get(key)) else math.nan for key in ("demonstrated", "share"))
             found.append(Bound(str(entry.get("feature")), entry["relation"], float(entry["value"]), *numbers))
+    threshold = _mapping(summary.get("threshold"))
+    beside, reached = _parsed(threshold.get("found")), threshold.get("demonstrated")
+    if beside is not None and beside[:2] not in [bound[:2] for bound in found]:
+        found.append(beside._replace(demonstrated=float(reached) if is_number(reached) else math.nan))
     return found
 
 
 def true_bound(summary: Record) -> Bound | None:
     """The environment's own constraint, if it is a bound on a feature."""
-    parts = str(_mapping(summary.get("threshold")).get("truth", "")).rsplit(" ", 2)
+    return _parsed(_mapping(summary.get("threshold")).get("truth"))
+
+
+def _parsed(text: Any) -> Bound | None:
+    """'x_position > 0.5'"""
+    parts = str(text).rsplit(" ", 2)
     try:
         return Bound(parts[0], parts[1], float(parts[2])) if parts[1][:1] in ("<", ">") else None
     except (IndexError, ValueError):
