@@ -70,7 +70,7 @@ def _boundary_table(data: RunData) -> str:
         if truth is not None:
             cells.append("–" if true is None else f"{esc(true.relation)} {number(true.value)}")
         rows.append((cells, "main" if true is not None else ""))
-    return table("boundaries that the map draws, in the features' own units", head, rows)
+    return table("boundaries of the map, in the features' units", head, rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
