@@ -63,7 +63,7 @@ def table(results: dict[str, Any]) -> str:
     from tacit.stats import bootstrap_interval, clopper_pearson
 
     head = ["robot", "runs", "steps", "return", "IQM [95 %]", "terminated return", "violating steps"]
-    head += ["violating episodes (95 % at most)", "earlier demonstrations"]
+    head += ["violating episodes (95 % at most)", "return (violating episodes) of each seed", "earlier demonstrations"]
     parts = []
     for agent in ("stochastic", "deterministic"):
         lines = [f"**{agent} policy**", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
@@ -85,6 +85,7 @@ def table(results: dict[str, Any]) -> str:
                 with_spread(value["terminated_return"]),
                 f"{100 * value['violation_rate_step'].mean():.3f} %",
                 f"{broken} of {episodes} ({100 * bound:.1f} %)",
+                ", ".join(f"{short(x, x)} ({int(k)})" for x, k in zip(value["return"], value["count"], strict=True)),
                 f"{EARLIER[robot]:g}",
             ]
             lines.append("| " + " | ".join(cells) + " |")
