@@ -154,12 +154,16 @@ def _build(env: str, env_kwargs: dict[str, Any]) -> Any:
         raise UserError(f"cannot make {env}: {error}") from None
 
 
+TOLD = ("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed")
+TOLD += ("constraint", "distance_kept", "sha256")
+
+
 def _tell(demos: Demonstrations, file: str, json: bool) -> None:
     card = demos.full_card()
     if json:
         return print_json({"file": file, **card})
     print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps")
-    texts = {key: card.get(key) for key in ("env", "env_kwargs", "feature_names", "source", "note", "seed", "sha256")}
+    texts = {key: card.get(key) for key in TOLD}
     shown = {
         key: json_module.dumps(v) if isinstance(v, dict | list) else v for key, v in texts.items() if v is not None
     }
