@@ -333,13 +333,15 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
     inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
     expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
-    linear = not config.thresholds and not config.joint
+    # One-hot states are features already: one multiplier a state, as in the exact method.
+    thresholds = 0 if face.n_states else config.thresholds
+    linear = not thresholds and not config.joint
     inputs = samples.unit_scale(inputs, expert.rows) if linear else samples.fit_scale(inputs, expert.rows, phase.rows)
     z = np.concatenate([inputs.scaled(expert.rows), inputs.scaled(phase.rows)])
     params = features.init(
         rng,
         z,
-        thresholds=config.thresholds,
+        thresholds=thresholds,
         hidden=config.feature_hidden,
         joint=config.joint,
         lam=config.lam_init,

@@ -209,10 +209,34 @@ def judge(
             "auroc": auroc(drawn.of_rows(rows), labels),
             "auroc_cost": auroc(cost.of_rows(rows), labels),
         }
+    grid = getattr(env.unwrapped, "grid", None)
+    if grid is not None:
+        summary["exact"] = against_exact(grid, config, state, cost)
     task = getattr(env.unwrapped, "task", None)
     if task is not None:
         summary["threshold"] = _threshold(found, task.constraint)
     return summary
+
+
+def against_exact(grid: Any, config: Config, state: mce.State, cost: LearnedCost) -> dict[str, float]:
+    """The policy beside the soft-optimal one for the same reward, cost and temperature, where the model is known.
+
+    kl_per_step is E KL(policy || exact) of a step of the policy, loss what it gives up of the objective, by an identity
+    (`certify_policy`). The cost must be one of states, and the policy's temperature is beta in units of reward.
+    """
+    from tacit.inverse.certificate import certify_policy
+
+    mdp, policy = grid.model(), mce.policy_of(state)
+    obs = np.arange(grid.n_states) if policy.interface.n_states else grid.cells.astype(np.float32)
+    head = policy.head(policy.interface.encode(obs)).astype(np.float64)
+    probabilities = np.exp(head - head.max(axis=1, keepdims=True))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    entered = np.asarray(cost.unit * cost(policy.interface.encode(obs)), dtype=np.float64)
+    entered[mdp.terminal] += 0.0 if config.moments != "absorbing" else cost.unit * state.absorbing / (1 - config.gamma)
+    expected = (mdp.transitions @ entered).reshape(mdp.rewards.shape)
+    scale = state.forward.agent.reward_scale.std if config.normalize_reward else 1.0
+    found = certify_policy(mdp, expected, config.beta * scale, probabilities)
+    return {"kl_per_step": found.kl_per_step, "loss": found.loss, "beta": config.beta * scale}
 
 
 def _threshold(found: list[Boundary], truth: Any) -> dict[str, Any]:
