@@ -81,10 +81,11 @@ class Episode(NamedTuple):
     """(T * frame_skip, nu)"""
 
 
-def episodes(env: RobotVectorEnv, actions: np.ndarray, seed: int = 0) -> list[Episode]:
-    """Every episode that the actions make."""
+def episodes(env: RobotVectorEnv, actions: np.ndarray, seed: int | None = 0) -> list[Episode]:
+    """Every episode that the actions make, from a reset or (seed None) from where the copies are."""
     task, found = env.task, []
-    env.reset(seed=seed)
+    if seed is not None:
+        env.reset(seed=seed)
     start = env._state.copy()
     begun = np.zeros(env.num_envs, np.int64)
     for step in range(len(actions)):
@@ -96,6 +97,26 @@ def episodes(env: RobotVectorEnv, actions: np.ndarray, seed: int = 0) -> list[Ep
             found.append(Episode(int(row), int(begun[row]), start[row].copy(), control))
             start[row], begun[row] = env._state[row], step + 1
     return found
+
+
+def raw_stepper(env: RobotVectorEnv, pieces: list[Episode], threads: int) -> Callable[[], None]:
+    """MuJoCo alone: equal numbers of sub-steps in as few calls as there are distinct lengths of episode."""
+    model, size = env.model, 1 + env.task.nq + env.task.nv
+    pool = Rollout(nthread=threads if threads > 1 else 0)
+    datas = [mujoco.MjData(model) for _ in range(threads)]
+    groups: dict[int, list[Episode]] = {}
+    for piece in pieces:
+        groups.setdefault(len(piece.control), []).append(piece)
+    jobs = []
+    for length, members in groups.items():
+        starts, controls = np.stack([piece.state for piece in members]), np.stack([piece.control for piece in members])
+        jobs.append((length, starts, controls, np.empty((len(members), length, size))))
+
+    def raw() -> None:
+        for length, starts, controls, out in jobs:
+            pool.rollout([model] * len(starts), datas, starts, controls, skip_checks=True, nstep=length, state=out)
+
+    return raw
 
 
 def timed(function: Callable[[], object], clock: Callable[[], float]) -> float:
@@ -113,20 +134,10 @@ def measure(task: Task, copies: int, threads: int, steps: int, repeats: int) -> 
     pool = Rollout(nthread=threads if threads > 1 else 0)
     datas = [mujoco.MjData(model) for _ in range(threads)]
 
-    # The raw simulator gets equal numbers of sub-steps in as few calls as there are distinct lengths of episode.
-    groups: dict[int, list[Episode]] = {}
+    raw = raw_stepper(env, pieces, threads)
     starting: dict[int, list[Episode]] = {}
     for piece in pieces:
-        groups.setdefault(len(piece.control), []).append(piece)
         starting.setdefault(piece.begin, []).append(piece)
-    jobs = []
-    for length, members in groups.items():
-        starts, controls = np.stack([piece.state for piece in members]), np.stack([piece.control for piece in members])
-        jobs.append((length, starts, controls, np.empty((len(members), length, size))))
-
-    def raw() -> None:
-        for length, starts, controls, out in jobs:
-            pool.rollout([model] * len(starts), datas, starts, controls, skip_checks=True, nstep=length, state=out)
 
     def batched() -> None:
         for action in actions:
