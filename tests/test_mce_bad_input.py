@@ -1,0 +1,230 @@
+"""`tacit learn mce` with what it cannot use: a clear sentence, exit status 2 or 1, nothing lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tacit import demos as demonstrations
+from tacit.demos.data import Trajectory, from_trajectories
+from tacit.errors import RunFailed, UserError
+from tacit.inverse import mce_run
+from tacit.launch import execute, start_run
+
+PENDULUM = "tacit/Pendulum-v0"
+TINY = {
+    "total_steps": 3072,
+    "bootstrap_steps": 1024,
+    "forward_steps": 1024,
+    "rollout_steps": 512,
+    "minibatches": 5,
+    "eval_episodes": 2,
+    "hidden": (8,),
+    "checkpoint_every": 1,
+}
+
+
+def shipped(n: int = 6):
+    return demonstrations.load(demonstrations.shipped(PENDULUM)).subset(np.arange(n))
+
+
+def saved(demos, tmp_path, name="demos.npz") -> str:
+    demonstrations.save(demos, tmp_path / name)
+    return str(tmp_path / name)
+
+
+def start(tmp_path, env=PENDULUM, demos=None, **settings):
+    return start_run(
+        "mce", env, out=str(tmp_path / "runs"), demos=demos, settings={**TINY, **settings}, say=lambda _: None
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"observations": lambda x: x[:, :3]}, "shape"),
+        ({"actions": lambda x: 100 * x + 50}, "outside"),
+        ({"card": lambda c: {**c, "feature_names": ["a", "b", "c", "d"]}}, "feature names"),
+        ({"card": lambda c: {**c, "env": "tacit/Ant-v0"}}, "was made in tacit/Ant-v0"),
+    ],
+)
+def test_demonstrations_that_do_not_fit(tmp_path, change, message):
+    demos = shipped()
+    if "observations" in change:
+        demos = replace(demos, card={**demos.card, "feature_names": None})
+    changed = replace(demos, **{name: function(getattr(demos, name)) for name, function in change.items()})
+    with pytest.raises(UserError, match=message):
+        start(tmp_path, demos=saved(changed, tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_demonstrations_longer_than_the_horizon(tmp_path):
+    long = Trajectory(np.zeros((102, 4)), np.zeros((101, 1)), np.zeros(101), None, False)
+    with pytest.raises(UserError, match="more than the environment's horizon of 100"):
+        start(tmp_path, demos=saved(from_trajectories([long], {}), tmp_path))
+
+
+def test_numbers_that_are_not_finite_are_refused_on_construction():
+    broken = Trajectory(np.full((3, 4), np.nan), np.zeros((2, 1)), np.zeros(2), None, False)
+    with pytest.raises(UserError, match="NaN or infinity in trajectory 0, step 0"):
+        from_trajectories([broken], {})
+
+
+def test_unknown_names_and_settings_suggest_the_nearest(tmp_path):
+    with pytest.raises(UserError, match="did you mean 'x_position'"):
+        start(tmp_path, inputs=("x_positon",))
+    with pytest.raises(UserError, match="thresholds"):
+        start(tmp_path, treshold=3)
+    with pytest.raises(UserError, match="reference"):
+        start_run("mce", PENDULUM, out=str(tmp_path), preset="refrence", say=lambda _: None)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_environment_without_names_gets_numbers():
+    from tacit.forward.collect import interface_of, make_vec
+    from tacit.inverse import samples
+
+    env = make_vec("InvertedPendulum-v5", 1)
+    assert samples.names_of(env, interface_of(env)) == ("obs[0]", "obs[1]", "obs[2]", "obs[3]")
+
+
+def test_few_demonstrations_and_other_physics_are_warned_of(tmp_path):
+    demos = shipped(2)
+    older = replace(demos, card={**demos.card, "versions": {"mujoco": "2.1.0"}})
+    run, data = start(tmp_path, demos=saved(older, tmp_path))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        summary = execute(run, data)
+    texts = " ".join(str(warning.message) for warning in seen)
+    assert "only 2 demonstrations" in texts
+    assert "MuJoCo 2.1.0" in texts
+    assert summary["table"]["learned"]["return"]["value"] > 0
+
+
+def test_clipped_inputs_are_warned_of(tmp_path):
+    run, data = start(tmp_path, squash=False, input_clip=0.5)
+    with pytest.warns(UserWarning, match="beyond the clip of 0.5"):
+        execute(run, data)
+
+
+class Breaks(gym.Env):
+    """Goes well for a while, then raises or returns what is not a number."""
+
+    def __init__(self, how: str = "raise", after: int = 300) -> None:
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.how, self.after, self.total = how, after, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        self.total += 1
+        if self.total > self.after and self.how == "raise":
+            raise RuntimeError("the motor is on fire")
+        value = np.nan if self.total > self.after and self.how == "nan" else 1.0
+        reward = 0.0 if self.how == "no reward" else value
+        return np.full(2, float(self.t), np.float32), reward, False, self.t >= 10, {}
+
+
+gym.register("tacit-test/Breaks-v0", entry_point=Breaks)
+
+
+def walks(n: int = 6):
+    obs = np.repeat(np.arange(11.0)[:, None], 2, axis=1).astype(np.float32)
+    return from_trajectories([Trajectory(obs, np.zeros((10, 1), np.float32), np.ones(10), None, False)] * n, {})
+
+
+@pytest.mark.parametrize(("how", "message"), [("raise", "the motor is on fire"), ("nan", "not finite")])
+def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_path, how, message):
+    run, data = start_run(
+        "mce",
+        "tacit-test/Breaks-v0",
+        out=str(tmp_path),
+        env_kwargs={"how": how},
+        demos=saved(walks(), tmp_path),
+        settings=TINY,
+        say=lambda _: None,
+    )
+    with pytest.raises(RunFailed, match=message) as failure:
+        execute(run, data)
+    assert "checkpoint of iteration" in str(failure.value)
+    assert not run.done
+    assert mce_run.begun(run).iteration >= 1
+
+
+def test_an_environment_without_reward_or_truth_still_learns(tmp_path):
+    """No reward: the unit of cost is 1. No info["cost"]: nothing is said of violations."""
+    run, data = start_run(
+        "mce",
+        "tacit-test/Breaks-v0",
+        out=str(tmp_path),
+        env_kwargs={"how": "no reward"},
+        demos=saved(walks(), tmp_path),
+        settings=TINY,
+        say=lambda _: None,
+    )
+    summary = execute(run, data)
+    assert "cost_quality" not in summary
+    assert "violation_rate_step" not in summary["table"]["learned"]
+    assert all(not key.startswith("truth/") for record in run.metrics() for key in record)
+
+
+def test_command_line_says_it_in_one_line(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "tacit",
+        "learn",
+        "mce",
+        PENDULUM,
+        "--inputs",
+        "x_pos",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: the environment has no feature 'x_pos'")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_killed_and_resumed_is_the_same_run(tmp_path):
+    """A run stopped after its second checkpoint and resumed ends with the files of one that was not."""
+    whole, data = start(tmp_path / "a")
+    execute(whole, data)
+    broken, data = start(tmp_path / "b")
+
+    class Stop(Exception):
+        pass
+
+    original = mce_run.save_checkpoint
+
+    def save_then_stop(run, state):
+        original(run, state)
+        if state.iteration == 2:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mce_run, "save_checkpoint", save_then_stop)
+        with pytest.raises(Stop):
+            execute(broken, data)
+    execute(broken, data)
+    timeless = [
+        [{k: v for k, v in record.items() if not k.startswith("time/")} for record in run.metrics()]
+        for run in (whole, broken)
+    ]
+    assert timeless[0] == timeless[1]
+    for name in ("policy", "cost", "map"):
+        one, two = whole.load_model(name)[0], broken.load_model(name)[0]
+        assert all(np.array_equal(one[key], two[key]) for key in one)
