@@ -32,13 +32,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
@@ -47,8 +44,22 @@ from tacit.demos import Demonstrations
 from tacit.errors import UserError
 from tacit.forward import collect, ppo_lagrangian
 from tacit.inverse import clone, features, samples
+from tacit.inverse.dual import OPTIMISER, Batches, Hyper, dual_loss, dual_steps, feature_means
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
+
+__all__ = [
+    "OPTIMISER",
+    "Batches",
+    "Config",
+    "Hyper",
+    "State",
+    "cost_of",
+    "dual_loss",
+    "dual_steps",
+    "learn",
+    "policy_of",
+]
 
 Array = NDArray[Any]
 Metrics = dict[str, float]
@@ -161,6 +172,8 @@ class State:
 
 REPLAY_ROWS = 2048
 """Kept of each forward phase."""
+REPLAY_CANDIDATES = 8192
+"""Rows of the replay from which an inverse step draws."""
 
 
 def policy_of(state: State) -> Policy:
@@ -175,60 +188,6 @@ def cost_of(state: State, config: Config) -> LearnedCost:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The inverse step
-
-
-class Batches(NamedTuple):
-    """M minibatches of B samples: scaled inputs (M, B, d); weights (M, B) whose mean of weight * f estimates E f."""
-
-    expert: Any
-    expert_weight: Any
-    learner: Any
-    learner_weight: Any
-
-
-class Hyper(NamedTuple):
-    lr_zeta: float
-    lr_lam: float
-    budget: float
-    expert_square: float
-    learner_square: float
-
-
-def dual_loss(params: features.Params, part: Batches, hyper: Hyper) -> jax.Array:
-    """(2) on a minibatch."""
-    expert = features.features(params.phi, part.expert) @ params.lam
-    learner = features.features(params.phi, part.learner) @ params.lam
-    gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
-    squares = hyper.expert_square * jnp.mean(part.expert_weight * expert**2)
-    squares += hyper.learner_square * jnp.mean(part.learner_weight * learner**2)
-    return gap + hyper.budget * jnp.sum(params.lam) + squares
-
-
-OPTIMISER = optax.scale_by_adam()
-
-
-@partial(jax.jit, static_argnames="once")
-def dual_steps(
-    params: features.Params, opt_state: Any, batches: Batches, hyper: Hyper, *, once: bool
-) -> tuple[features.Params, Any, jax.Array]:
-    """Adam on zeta and lam (on zeta alone if lam moves `once`, elsewhere), lam projected to >= 0; the mean loss."""
-
-    def step(carry: tuple[features.Params, Any], part: Batches) -> tuple[tuple[features.Params, Any], jax.Array]:
-        params, opt_state = carry
-        loss, gradient = jax.value_and_grad(dual_loss)(params, part, hyper)
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        phi = jax.tree.map(lambda p, move: p - hyper.lr_zeta * move, params.phi, moves.phi)
-        lam = params.lam if once else jnp.maximum(0.0, params.lam - hyper.lr_lam * moves.lam)
-        return (features.Params(phi, lam), opt_state), loss
-
-    (params, opt_state), losses = jax.lax.scan(step, (params, opt_state), batches)
-    return params, opt_state, losses.mean()
-
-
-@jax.jit
-def feature_means(phi: features.Phi, z: Any, weight: Any) -> jax.Array:
-    """sum_i weight_i phi(z_i), (k,)."""
-    return jnp.asarray(weight) @ features.features(phi, z)
 
 
 def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Phase) -> tuple[State, Metrics]:
@@ -253,6 +212,7 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
         # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
         rows = state.replay.reshape(-1, state.replay.shape[-1])
+        rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
         mass = phase.weight(config.moments, config.gamma).sum()
         likely = cost_of(state, config).of_rows(rows) + 0.02 * config.ceiling if config.replay_by_cost else None
         past = draw(state.inputs.scaled(rows), np.full(len(rows), mass / len(rows)), old, likely)
@@ -276,8 +236,8 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         **_remember(config, state, phase, rng),
     )
     cost = cost_of(new_state, config)
-    learner_cost = cost.of_rows(phase.rows)
-    expert_cost = cost.of_rows(expert.rows)
+    learner_cost = cost.of_rows(_thinned(phase.rows))
+    expert_cost = cost.of_rows(_thinned(expert.rows))
     absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.9)))
     return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
@@ -289,8 +249,13 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         "dual/lam_max": float(lam.max()),
         "dual/absorbing": absorbing,
         "dual/absorbed": phase.absorbed,
-        "dual/clipped": state.inputs.clipped_share(phase.rows),
+        "dual/clipped": state.inputs.clipped_share(_thinned(phase.rows)),
     }
+
+
+def _thinned(rows: Array) -> Array:
+    """Enough of them for a mean or a quantile."""
+    return rows[:: max(1, len(rows) // 4096)]
 
 
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
