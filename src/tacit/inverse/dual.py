@@ -1,4 +1,4 @@
-"""The dual of MCE-ICRL on minibatches: its loss, descent on features and multipliers. Equations in `tacit.inverse.mce`."""
+"""The dual of MCE-ICRL on minibatches, and descent on features and multipliers. Equations in `tacit.inverse.mce`."""
 
 from __future__ import annotations
 
