@@ -111,6 +111,7 @@ def test_table_shows_every_seed_and_what_is_missing():
     assert "| Ant | - |" in text
     assert "none, x < -1" in text
     assert "5,000" in text  # steps a second
+    assert "| - | - |" in table_robots.table({"runs": [record("Ant", 0, 90.0, 0) | {"seconds": None}]})
 
 
 @pytest.mark.parametrize("module", [table_robots, table_robots_paper, decisions, demos_few])

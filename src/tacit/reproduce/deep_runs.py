@@ -126,15 +126,15 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
     quality = [run["cost_quality"] or {} for run in runs]
     thresholds = [run["threshold"] or {} for run in runs]
-    seconds = np.array([run["seconds"] for run in runs], dtype=float)
+    timed = [run for run in runs if run["seconds"]]  # a run that was interrupted has no time
     return [
         spread([q.get("auroc") for q in quality], 3),
         spread([q.get("auroc_cost") for q in quality], 3),
         ", ".join(str(t.get("found") or "none") for t in thresholds),
         spread([t.get("error") for t in thresholds], 3),
         ", ".join(str(run["resets"]) for run in runs),
-        f"{seconds.mean() / 60:.1f}",
-        f"{np.mean([run['steps'] / run['seconds'] for run in runs]):,.0f}",
+        f"{np.mean([run['seconds'] for run in timed]) / 60:.1f}" if timed else "-",
+        f"{np.mean([run['steps'] / run['seconds'] for run in timed]):,.0f}" if timed else "-",
     ]
 
 
