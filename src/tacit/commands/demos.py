@@ -154,8 +154,8 @@ def _build(env: str, env_kwargs: dict[str, Any]) -> Any:
         raise UserError(f"cannot make {env}: {error}") from None
 
 
-TOLD = ("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed")
-TOLD += ("constraint", "distance_kept", "sha256")
+MADE = ("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed")
+TOLD = (*MADE, "constraint", "distance_kept", "sha256")
 
 
 def _tell(demos: Demonstrations, file: str, json: bool) -> None:
