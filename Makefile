@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test test-all lint bench results recordings lock clean
+.PHONY: help demo setup test test-all test-hard test-sb3 audit lint docs bench results recordings lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,33 @@ test: $(VENV)/.dev lint  ## lint, type check and the whole test suite (minutes)
 test-all: $(VENV)/.dev lint  ## also the long tests
 	$(BIN)/python -m pytest -n 2
 
+# In one process: the moments are shares of the time that the job takes undisturbed.
+test-hard: $(VENV)/.dev  ## more than fifty kills at random moments (part of test-all; minutes)
+	$(BIN)/python -m pytest -m slow tests/test_kill.py --durations=8 $(HARD_OPTIONS)
+
+# torch by itself first, at its pinned version: a plain `torch` would bring gigabytes of CUDA.
+test-sb3:  ## what needs Stable-Baselines3 and torch, in an environment of its own (minutes)
+	test -x .venv-sb3/bin/python || $(PYTHON) -m venv .venv-sb3
+	sed -n 's/ \\$$//; /^[a-z].*==/p' requirements/dev.lock > .venv-sb3/constraints.txt
+	.venv-sb3/bin/python -m pip --disable-pip-version-check install -q torch==2.13.0
+	.venv-sb3/bin/python -m pip --disable-pip-version-check install -q -c .venv-sb3/constraints.txt \
+	  -e '.[sb3,onnx,minari,tensorboard]' pytest hypothesis
+	.venv-sb3/bin/python -m pytest tests/test_sb3.py
+	.venv-sb3/bin/python -m pytest tests/test_docs.py -k "sb3"
+
+audit: $(VENV)/.dev  ## lock files against pyproject.toml, and known vulnerabilities of what they pin (needs a network)
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
+	  .venv-audit/bin/python -m pip --disable-pip-version-check install -q pip-audit; } \
+	  || echo "pip-audit could not be installed" >&2
+	$(BIN)/python tools/audit.py .venv-audit/bin/pip-audit
+
 lint: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev  ## the documentation as a site in site/, to be opened from the disk
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 results: $(VENV)/.dev  ## measure the results that are committed under results/ again (minutes)
 	$(BIN)/tacit reproduce exact-stochasticity
@@ -49,7 +72,7 @@ lock:  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 -q --upgrade -o requirements/dev.lock
 
 clean:  ## remove the environment and caches (runs are kept)
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-sb3 build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,6 +1,7 @@
 """python -m benchmarks [NAME ...]: all of ours, or the named one (arguments after the name go to it).
 
-Those that compare with Stable-Baselines3 need `pip install 'tacit[sb3]'` and much time: they run only by name.
+`methods` takes an hour; those that compare with Stable-Baselines3 need `pip install 'tacit[sb3]'` and hours. They run
+only by name.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-OURS = ("exact", "stepping", "ppo_speed", "traffic")
-NAMES = (*OURS, "sb3-speed", "sb3-quality")
+OURS = ("exact", "stepping", "ppo_speed", "traffic", "cost")
+NAMES = (*OURS, "methods", "sb3-speed", "sb3-quality")
 
 if __name__ == "__main__":
     chosen, rest = sys.argv[1:2] or list(OURS), sys.argv[2:]

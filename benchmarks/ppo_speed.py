@@ -38,12 +38,14 @@ LAGRANGIAN = ppo_lagrangian.Config(**dataclasses.asdict(PAPER))
 def measure(task: str, threads: int, warmup: int, repeats: int) -> dict[str, Any]:
     """Median seconds of each part, as steps a second."""
     clock: Callable[[], float] = time.process_time if threads == 1 else time.perf_counter
-    env = collect.make_vec(f"tacit/{task}-v0", PAPER.n_envs, nthread=threads)
-    state = ppo.init(env, PAPER, 0)
+    plain = dataclasses.replace(PAPER, threads=threads)
+    lagrangian = dataclasses.replace(LAGRANGIAN, threads=threads)
+    env = collect.make_vec(f"tacit/{task}-v0", PAPER.n_envs)
+    state = ppo.init(env, plain, 0)
     for _ in range(warmup):
-        state, metrics, _ = ppo.iterate(env, PAPER, state)
-    constrained = agent.init(env, LAGRANGIAN, 0, n_critics=2)
-    agent.resume(env, PAPER, state)
+        state, metrics, _ = ppo.iterate(env, plain, state)
+    constrained = agent.init(env, lagrangian, 0, n_critics=2)
+    agent.resume(env, plain, state)
     seconds: dict[str, list[float]] = {name: [] for name in ("simulate", "collect", "learn", "learn with cost")}
 
     def timed(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -60,12 +62,12 @@ def measure(task: str, threads: int, warmup: int, repeats: int) -> dict[str, Any
     for _ in range(repeats + 1):
         before = state.carry.env_state
         begin = time.perf_counter()
-        state, rollout = timed("collect", ppo.gather, env, PAPER, state)
-        state, reward = ppo.scale_reward(PAPER, state, rollout.rew, rollout.done)
-        state, _ = timed("learn", ppo.improve, PAPER, state, rollout, [reward])
+        state, rollout = timed("collect", ppo.gather, env, plain, state)
+        state, reward = ppo.scale_reward(plain, state, rollout.rew, rollout.done)
+        state, _ = timed("learn", ppo.improve, plain, state, rollout, [reward])
         walls.append(time.perf_counter() - begin)
         signals = [reward, rollout.cost]
-        timed("learn with cost", ppo.improve, LAGRANGIAN, constrained, rollout, signals, weights=(1.0, -1.0))
+        timed("learn with cost", ppo.improve, lagrangian, constrained, rollout, signals, weights=(1.0, -1.0))
         env.set_state(before)  # type: ignore[attr-defined]
         timed("simulate", simulate, rollout.sent)
         env.set_state(state.carry.env_state)  # type: ignore[attr-defined]

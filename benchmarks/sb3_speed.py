@@ -5,7 +5,7 @@
 The paper's HalfCheetah settings on both sides: 2048 steps a rollout, batches of 128, 20 epochs without early stop,
 [64, 64] networks, observations and rewards normalised. Both have all cores of the machine:
 
-    ours    32 copies; 1 or 2 threads step them
+    ours    32 copies; 1 or 2 threads step them, and 2 let policy and critics learn at the same time
     sb3     1 or 4 copies of our single environment (the same physics), in the learner's process or in their own; 1 or 2
             threads of torch
     raw     MuJoCo alone: the states and actions of the trained policy in one C call an episode; 1 or 2 threads
@@ -71,11 +71,11 @@ def ours(task: str, policy: Policy, threads: int) -> Callable[[int], None]:
     from tacit.forward import ppo
 
     env, state = acting(task, policy, threads)
-    held = [state]
+    held, config = [state], dataclasses.replace(FROZEN, threads=threads)
 
     def run(iterations: int) -> None:
         for _ in range(iterations):
-            held[0], _, _ = ppo.iterate(env, FROZEN, held[0])
+            held[0], _, _ = ppo.iterate(env, config, held[0])
 
     run(2)
     return run
@@ -89,7 +89,7 @@ def acting(task: str, policy: Policy, threads: int) -> tuple[Any, Any]:
     from tacit.forward import collect, ppo
 
     env = collect.make_vec(f"tacit/{task}-v0", PAPER.n_envs, nthread=threads)
-    state = ppo.init(env, FROZEN, 0)
+    state = ppo.init(env, dataclasses.replace(FROZEN, threads=threads), 0)
     policy.interface.require(state.interface, "the policy")
     net = nets.MLP(tuple(map(jnp.asarray, policy.weights)), tuple(map(jnp.asarray, policy.biases)))
     actor = nets.Actor(net, None if policy.log_std is None else jnp.asarray(policy.log_std))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tacit.run import Run
 
 STUB = registry.Algorithm("stub", "for tests", "stub_algorithm")
 GRID = "tacit/Gridworld-v0"
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +150,9 @@ def test_doctor(cli, monkeypatch):
     found = cli("doctor", "--json").json()
     assert found["tacit"] == tacit.__version__
     assert found["missing"] == []
-    assert set(found["extras"]) == {"deep", "robots"}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(found["extras"]) == set(declared)
+    assert all(extra["purpose"] for extra in found["extras"].values())
     assert cli("doctor").status == 0
 
 

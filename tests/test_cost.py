@@ -143,3 +143,110 @@ def test_needs_neither_jax_nor_torch(tmp_path):
         "assert not {'jax', 'torch', 'scipy'} & set(sys.modules), set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "cost.safetensors")], check=True)
+
+
+def test_loaded_from_a_folder_or_a_file(tmp_path):
+    import tacit
+
+    (tmp_path / "model").mkdir()
+    learned = cost(threshold=0.25)
+    learned.save(tmp_path / "model" / "cost.safetensors")
+    for source in (tmp_path, str(tmp_path), tmp_path / "model" / "cost.safetensors"):
+        again = tacit.load_cost(source)
+        assert again.threshold == 0.25
+        assert again.names == ("f0", "f1", "f2")
+    with pytest.raises(UserError, match="has no map"):
+        tacit.load_cost(tmp_path, "map")
+    with pytest.raises(UserError, match="does not exist"):
+        tacit.load_cost(tmp_path / "nothing.safetensors")
+
+
+def test_inputs_are_found_by_name_in_another_order():
+    learned = cost(d=4, inputs=inputs(4, act_size=1), at="current")
+    row = np.array([0.5, -1.0, 2.0])
+    moved = learned.of_names(("other", "f2", "f0", "f1"))
+    np.testing.assert_array_equal(learned(row, [0.3]), moved(np.array([9.0, 2.0, 0.5, -1.0]), [0.3]))
+    with pytest.raises(UserError, match="no feature 'f1'"):
+        learned.of_names(("f0", "f2"))
+
+
+def test_numbered_states_are_read_one_hot():
+    one_hot = Inputs(
+        tuple(f"state[{i}]" for i in range(3)), (0, 1, 2), 3, 0, np.zeros(3), np.ones(3), squash=False, clip=np.inf
+    )
+    empty = np.zeros((3, 0), np.float32)
+    learned = LearnedCost(one_hot, np.array([0.0, 2.0, 5.0], np.float32), empty, empty)
+    np.testing.assert_array_equal(learned(np.array([2, 0, 1])), [5.0, 0.0, 2.0])
+    assert learned(1) == 2.0
+    np.testing.assert_array_equal(learned(np.eye(3)), [0.0, 2.0, 5.0])
+    with pytest.raises(UserError, match=r"0 \.\.\. 2"):
+        learned(3)
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"clip": -1.0},
+        {"clip": "wide"},
+        {"unit": None},
+        {"threshold": -1.0},
+        {"threshold": "high"},
+        {"obs_size": 2.5},
+        {"inputs": [1, 2, 3]},
+        {"n_actions": -3},
+        {"squash": "yes"},
+        {"columns": 7},
+        {"at": "later"},
+    ],
+)
+def test_cards_that_make_no_sense_are_refused(tmp_path, card):
+    arrays, own = cost().to_arrays()
+    storage.save_arrays(tmp_path / "x.safetensors", arrays, {**own, **card})
+    with pytest.raises(UserError):
+        LearnedCost.load(tmp_path / "x.safetensors")
+
+
+class TestTable:
+    cells = np.array([(0, 0), (0, 1), (1, 1)])
+    table = np.array([[0.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
+
+    def make(self, **fields):
+        from tacit.cost_table import TableCost
+
+        return TableCost(self.cells, self.table, np.zeros(2), **fields)
+
+    def test_it_reads_cells_and_numbers(self):
+        learned = self.make()
+        np.testing.assert_array_equal(learned(np.array([(0, 1), (0, 0)]), [0, 1]), [2.0, 1.0])
+        numbered = self.make(card={"env_kwargs": {"observation": "index"}})
+        np.testing.assert_array_equal(numbered(np.array([1, 0]), [1, 0]), [2.0, 0.0])
+        assert learned(np.array([0.0, 1.0], np.float32), 0) == 2.0
+        with pytest.raises(UserError, match="reads actions"):
+            learned(np.array([0, 1]))
+        for wall in ((1, 0), (5, 5), (-1, 0)):
+            with pytest.raises(UserError, match="wall or outside"):
+                learned(np.array(wall), 0)
+        with pytest.raises(UserError, match="numbered"):
+            learned(np.array([0, 1]), 2)
+
+    def test_it_is_saved(self, tmp_path):
+        from tacit.cost import load_cost
+
+        self.make(threshold=0.5, card={"kind": "tabular"}).save(tmp_path / "t.safetensors")
+        again = load_cost(tmp_path / "t.safetensors")
+        assert again.threshold == 0.5
+        np.testing.assert_array_equal(again(np.array([1, 1]), 0), 0.0)
+        arrays, card = again.to_arrays()
+        for damage in ({"cells": self.cells[:2]}, {"cost": -self.table}, {"cost": self.table.ravel()}):
+            storage.save_arrays(tmp_path / "x.safetensors", {**arrays, **damage}, card)
+            with pytest.raises(UserError, match="damaged"):
+                load_cost(tmp_path / "x.safetensors")
+
+
+def test_the_public_name_needs_neither_jax_nor_torch(tmp_path):
+    cost().save(tmp_path / "cost.safetensors")
+    code = (
+        "import sys, numpy, tacit; c = tacit.load_cost(sys.argv[1]); c(numpy.zeros((5, 3)));"
+        "bad = {'jax', 'torch', 'scipy', 'mujoco', 'matplotlib', 'optax'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "cost.safetensors")], check=True)

@@ -212,7 +212,7 @@ def test_other_misfits(expert):
         d.validate(continuous(), GRID)
     with pytest.raises(TypeError, match="expected an environment"):
         d.validate(expert, 7)
-    with pytest.raises(UserError, match="cannot make 'tacit/Nowhere-v0'"):
+    with pytest.raises(UserError, match="no environment 'tacit/Nowhere-v0'"):
         d.validate(expert, "tacit/Nowhere-v0")
     assert len(d.problems(expert, make_spec("far-wall", slip=0.0), limit=3)) == 3
 

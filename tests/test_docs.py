@@ -4,6 +4,7 @@ Fenced blocks of README.md and docs/*.md by language:
 
 python          run, all blocks of a page in one namespace and one temporary folder
 python slow     the same, but only with the long tests (a page with such a block is run as a whole there)
+python sb3      the same, but only where Stable-Baselines3 is installed
 shell           `tacit ...` lines are run through the command line (README and start.md, in the order of the page,
                 together with the Python blocks); a comment `# exit status N` says what to expect; RUN is the newest run
                 with a model; `make` and `pip` lines are checked for names that exist
@@ -18,6 +19,7 @@ import shlex
 import tomllib
 from dataclasses import dataclass, fields
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_COMMANDS = [ROOT / "README.md", ROOT / "docs" / "start.md"]
 OTHER_PAGES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LANGUAGES = {"python", "python slow", "shell", "text", "csv", "toml", "json", ""}
+LANGUAGES = {"python", "python slow", "python sb3", "shell", "text", "csv", "toml", "json", ""}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def name_of(page: Path) -> str:
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
+    if block.language == "python sb3" and find_spec("stable_baselines3") is None:
+        return
     # Empty lines in front, so that a traceback names the line of the page.
     code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
     exec(code, namespace)
@@ -180,6 +184,9 @@ def test_example(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for line in re.findall(r"^# needs: (.+)$", script.read_text(), re.MULTILINE):
+        for module in line.split(", "):
+            pytest.importorskip(module)
     runpy.run_path(str(script), run_name="__main__")
     said = capsys.readouterr().out
     assert said.strip(), "an example shows something"

@@ -103,6 +103,24 @@ def test_fewer_episodes_than_copies() -> None:
     np.testing.assert_array_equal(result.returns, [7, 15])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_environment_that_stops_at_a_violation(mode: AutoresetMode) -> None:
+    """Violations at steps 2 and 3 of four, at the last of two, never, at once: 1/2, 1/2, 0 and 1 if stopped there."""
+    script = [
+        (0.0, [(1.0, 0.0), (1.0, 1.0), (1.0, 1.0), (1.0, 0.0)]),
+        (0.0, [(1.0, 0.0), (1.0, 2.0)]),
+        (0.0, [(1.0, 0.0), (1.0, 0.0), (1.0, 0.0)]),
+        (0.0, [(1.0, 1.0), (1.0, 0.0)]),
+    ]
+    found = evaluate(scripted(script, mode=mode), lambda obs, rng: np.zeros(len(obs), int), 4, seed=0)
+    assert found.stopped_lengths is not None
+    assert found.stopped_lengths.tolist() == [2, 2, 3, 1]
+    assert found.stopped_violation_rates is not None
+    assert found.stopped_violation_rates.tolist() == [0.5, 0.5, 0.0, 1.0]
+    assert summarize(found)["violation_rate_terminated"]["value"] == 0.5
+    assert summarize(found)["violation_rate_step"]["value"] == pytest.approx((0.5 + 0.5 + 0 + 0.5) / 4)
+
+
 def test_short_episodes_are_not_favoured() -> None:
     """Half of the episodes last 1 step, half 99. Taking the first to finish would see almost only short ones."""
 

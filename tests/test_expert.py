@@ -107,9 +107,10 @@ def test_presets():
 def test_every_preset_is_somebodys_and_fits():
     files = {file.stem for file in Path(presets.__file__).parent.glob("*.toml")}
     named = {(name, preset) for name in ALGORITHMS for preset in presets.names(name)}
-    assert {preset if preset in files else f"{name}-{preset}" for name, preset in named} == files
+    file_of = {one: f"{one[0]}-{one[1]}" if f"{one[0]}-{one[1]}" in files else one[1] for one in named}
+    assert set(file_of.values()) == files
     for name, preset in named:
-        tables = tomllib.loads((Path(presets.__file__).parent / f"{preset}.toml").read_text())
+        tables = tomllib.loads((Path(presets.__file__).parent / f"{file_of[name, preset]}.toml").read_text())
         for env_id in ("", *tables.get("env", {})):
             find(name).config(env_id, preset)
     assert all(a.preset is None or a.preset in presets.names(a.name) for a in ALGORITHMS.values())

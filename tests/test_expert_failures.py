@@ -395,7 +395,7 @@ def test_diverging_training(cli):
         (("tacit/Ant-v0", "--budget", -1), "budget and multiplier_init cannot be negative"),
         (("tacit/Ant-v0", "--lr", 0), "lr positive"),
         (("tacit/Gridworld-v0", "--margin", 1), "margin is for environments"),
-        (("Blackjack-v1",), "observations must be"),
+        (("Blackjack-v1",), 'does not report info["cost"]'),
     ],
 )
 def test_what_cannot_work_is_said_at_once(cli, words, said):

@@ -51,6 +51,19 @@ def test_dual_loss_by_hand():
     assert float(gradient.lam[3]) == pytest.approx(float(numeric), rel=2e-2)
 
 
+@pytest.mark.parametrize(("thresholds", "joint"), [(3, 0), (3, 4), (0, 4), (0, 0)])
+def test_quick_gradient_of_the_cost_is_that_of_its_definition(thresholds, joint):
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((11, 2)).astype(np.float32)
+    params = features.init(rng, z, thresholds=thresholds, hidden=(3,), joint=joint, lam=0.5, bias=-1.0)
+    params = params._replace(lam=params.lam * rng.random(len(params.lam)).astype(np.float32))
+    weight = rng.standard_normal(11).astype(np.float32)
+    slow = jax.value_and_grad(lambda p: weight @ (features.features(p.phi, z) @ p.lam))(params)
+    quick = jax.value_and_grad(lambda p: weight @ features.costs(p, z))(params)
+    for expected, found in zip(jax.tree.leaves(slow), jax.tree.leaves(quick), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
 def test_dual_converges_to_its_closed_form():
     """One feature a cell: the minimum of the dual is (3) of the module, cell by cell, 0 where the expert goes more."""
     rng = np.random.default_rng(1)

@@ -176,7 +176,8 @@ def test_pictures_are_drawn(pendulum: Run, report: Path) -> None:
     assert any("true: &lt; −0.015" in svg for svg in along)
     for name in ("cost of the policy", "constraint map", "demonstrations", "learner", "reward alone"):
         assert all(name in svg for svg in along)
-    assert len(svgs) - len(along) == 4
+    assert sum("not known: no demonstration goes there" in svg for svg in svgs) == 1
+    assert len(svgs) - len(along) == 5
 
 
 def test_film(report: Path) -> None:
@@ -361,7 +362,7 @@ class TestBrowser:
         drawn = report.read_text("utf-8").count("<svg")
         for view in seen.values():
             assert view["overflow"] <= 0, "the page scrolls sideways"
-            assert view["headings"][:2] == ["What was found", "The learned constraint"]
+            assert view["headings"][:3] == ["What was found", "The rule", "The learned constraint"]
             assert len(view["figures"]) == drawn
             assert all(width > 250 and height > 150 for width, height in view["figures"])
             assert len(view["pictures"]) >= 2

@@ -21,6 +21,11 @@ _MODULE_OF = {
     "make_spec": "tacit.envs.gridworld",
     "Demonstrations": "tacit.demos",
     "Trajectory": "tacit.demos",
+    "LearnedCost": "tacit.cost",
+    "load_cost": "tacit.cost",
+    "CostWrapper": "tacit.envs.wrappers",
+    "ShieldWrapper": "tacit.envs.wrappers",
+    "VectorCostWrapper": "tacit.envs.wrappers",
     "Run": "tacit.run",
     "UserError": "tacit.errors",
     "RunFailed": "tacit.errors",
@@ -28,10 +33,13 @@ _MODULE_OF = {
 
 __all__ = ["MDP", "Demonstrations", "GridworldSpec", "Run", "RunFailed", "Solution", "Trajectory", "UserError"]
 __all__ += ["__version__", "envs", "make_spec", "solve"]
+__all__ += ["CostWrapper", "LearnedCost", "ShieldWrapper", "VectorCostWrapper", "load_cost"]
 
 if TYPE_CHECKING:
+    from tacit.cost import LearnedCost, load_cost
     from tacit.demos import Demonstrations, Trajectory
     from tacit.envs.gridworld import GridworldSpec, make_spec
+    from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper
     from tacit.errors import RunFailed, UserError
     from tacit.run import Run
     from tacit.tabular import MDP, Solution, solve

@@ -16,22 +16,38 @@ from tacit.errors import RunFailed, UserError
 
 VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",
+    "playground": "draw a gridworld in the browser, hide a constraint, and watch it being inferred",
     "envs": "list the environments, with constraint, horizon and spaces",
     "demos": "make, show, validate and convert demonstrations",
     "traffic": "look at traffic recordings, write them as highD files, validate them",
+    "preflight": "check before learning: is there anything to learn from the demonstrations?",
     "learn": "learn a constraint and a policy from demonstrations",
     "expert": "train an expert who knows the constraint, and let it demonstrate",
     "resume": "continue an interrupted run",
     "sweep": "run an algorithm over seeds, environments and settings, several runs at once",
     "eval": "measure a run's policy and cost against the truth",
+    "calibrate": "choose the threshold of a learned cost, with a guarantee",
+    "explain": "say in words what a run has learned, and what cannot be known",
+    "retrain": "train a fresh agent on a learned cost: does the cost work by itself?",
+    "transfer": "the same in another environment that has the cost's inputs",
     "certify": "check an exact solution again, from its weights alone",
     "reproduce": "measure an experiment again: numbers, table, figure",
     "report": "write one HTML page about one or more runs",
+    "export": "take a policy and a cost to ONNX, torch or Stable-Baselines3",
     "doctor": "versions, threads, and what is missing",
 }
 
 # Which extra brings a module that the core does without.
-EXTRAS = {"jax": "deep", "optax": "deep", "equinox": "deep", "mujoco": "robots", "imageio": "robots"}
+EXTRAS = {
+    **dict.fromkeys(("jax", "optax", "equinox"), "deep"),
+    **dict.fromkeys(("mujoco", "imageio"), "robots"),
+    **dict.fromkeys(("torch", "stable_baselines3"), "sb3"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
+    **dict.fromkeys(("minari", "h5py"), "minari"),
+    "tensorboardX": "tensorboard",
+    "wandb": "wandb",
+    "ray": "ray",
+}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """A learned cost as an artefact: named observations (and actions) in, numbers >= 0 out, NumPy only.
 
-    cost = LearnedCost.load("runs/.../model/cost.safetensors")
+    cost = tacit.load_cost("runs/...")                    # a run folder, or a file: model/cost.safetensors
     cost(obs)                     # one observation or a batch of them
     cost(obs, act)                # a cost that reads actions too
     cost.of_steps(obs, act, next_obs)      # of whole steps: state costs are those of the state that a step reaches
@@ -14,7 +14,9 @@ logarithmic far away, so that one metre at a wall and a hundred metres of open r
 kinds of features, whose values are put side by side:
 
     thresholds   phi_jk = sigmoid(slope_jk z_j + offset_jk): soft thresholds on single inputs, an additive cost
-    joint        sigmoid outputs of a ReLU network on all inputs
+    joint        sigmoid outputs of a ReLU network on all inputs. Or (head "beta") one feature, b / (a + b), where a and
+                 b are the soft-plus of its two outputs and a floor: the mean of 1 - x for x ~ Beta(a, b). Or (head
+                 "leaky") its outputs themselves, those below 0 made 100 times smaller: a cost that can be negative
 
 If there are none of either, the inputs themselves are the features: a linear cost of features that the user gives.
 """
@@ -22,10 +24,13 @@ If there are none of either, the inputs themselves are the features: a linear co
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +38,14 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import storage
 from tacit.errors import UserError
 
+if TYPE_CHECKING:
+    from tacit.cost_table import TableCost
+    from tacit.run import Run
+
 Array = NDArray[Any]
 VERSION = 1
+MOST_INPUTS = 1 << 20
+"""Entries of an observation or an action that a file may announce."""
 ACTION = "action"
 """Actions are named action[0], action[1], ... unless the environment names them."""
 CLIPPED_TOO_OFTEN = 0.01
@@ -64,8 +75,16 @@ class Inputs:
         return any(column >= self.obs_size for column in self.columns)
 
     def rows(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """[observation | action] (B, obs_size + act_size) float32; without the action if none is read."""
-        obs = np.asarray(obs, dtype=np.float32)
+        """[observation | action] (B, obs_size + act_size) float32; without the action if none is read.
+
+        Numbers of states (B,), integers, are read one-hot by a cost whose inputs are state[0], state[1], ...
+        """
+        seen: Array = np.asarray(obs)
+        if seen.dtype.kind in "iu" and self._numbered:
+            if seen.size and not 0 <= seen.min() <= seen.max() < self.obs_size:
+                raise UserError(f"the states of this cost are numbered 0 ... {self.obs_size - 1}, not {seen}")
+            seen = one_hot(seen, self.obs_size)
+        obs = seen.astype(np.float32, copy=False)
         if obs.shape[-1:] != (self.obs_size,):
             raise UserError(f"the cost reads observations of {self.obs_size} numbers, not of shape {obs.shape}")
         if not self.act_size:
@@ -73,25 +92,81 @@ class Inputs:
         if act is None:
             raise UserError("this cost reads actions: call cost(obs, act)")
         act = np.asarray(act)
-        act = np.eye(self.n_actions, dtype=np.float32)[act] if self.n_actions else act.astype(np.float32)
+        if self.n_actions:
+            if act.dtype.kind not in "iu" or (act.size and not 0 <= act.min() <= act.max() < self.n_actions):
+                raise UserError(f"the actions of this cost are numbered 0 ... {self.n_actions - 1}, not {act}")
+            act = one_hot(act, self.n_actions)
+        act = act.astype(np.float32, copy=False)
         if act.shape != (*obs.shape[:-1], self.act_size):
             raise UserError(f"the cost reads actions of {self.act_size} numbers for each observation, not {act.shape}")
         return np.concatenate([obs, act], axis=-1)
 
+    @cached_property
+    def _numbered(self) -> bool:
+        """Whether it is a cost of the states of a Discrete space."""
+        named = zip(self.names, self.columns, strict=True)
+        return bool(self.names) and all(name == f"state[{column}]" for name, column in named)
+
+    @cached_property
+    def _chosen(self) -> Array | None:
+        """Columns as an index; None if they are all of them in order."""
+        everything = self.columns == tuple(range(self.obs_size + self.act_size))
+        return None if everything else np.array(self.columns, dtype=np.intp)
+
     def scaled(self, rows: Array) -> Array:
         """z (B, d) float32 of rows (B, obs_size + act_size)."""
-        u = (rows[..., list(self.columns)] - self.centre) / self.scale
+        chosen = self._chosen
+        u = ((rows if chosen is None else rows.take(chosen, axis=-1)) - self.centre) / self.scale
         if self.squash:
             u = np.arcsinh(u)
-        return np.clip(u, -self.clip, self.clip)
+        return np.minimum(np.maximum(u, -self.clip), self.clip)
+
+    def of_names(self, names: Sequence[str]) -> Inputs:
+        """The same inputs found by name among an environment's entries; UserError if one is not there."""
+        read = [name for name, column in zip(self.names, self.columns, strict=True) if column < self.obs_size]
+        shift = len(names) - self.obs_size
+        places = iter(choose_columns(names, read))
+        columns = tuple(next(places) if column < self.obs_size else column + shift for column in self.columns)
+        return replace(self, columns=columns, obs_size=len(names))
 
     def clipped_share(self, rows: Array) -> float:
         """Share of rows in which some input is beyond the clip."""
         return float((np.abs(self.scaled(rows)) >= self.clip).any(axis=-1).mean())
 
 
+def one_hot(numbers: Array, size: int) -> Array:
+    """(..., size) float32 of numbers (...) below `size`. No matrix of size * size: a file says how large."""
+    rows = np.zeros((*numbers.shape, size), dtype=np.float32)
+    np.put_along_axis(rows, numbers[..., None], np.float32(1.0), axis=-1)
+    return rows
+
+
 def sigmoid(x: Array) -> Array:
-    return 0.5 * (1.0 + np.tanh(0.5 * x))
+    # In place: for one observation the allocations would cost as much as the arithmetic.
+    x = np.multiply(x, 0.5)
+    np.tanh(x, out=x)
+    x += 1.0
+    x *= 0.5
+    return x
+
+
+LEAK = 0.01
+"""Slope of the head "leaky" below 0."""
+BETA_FLOOR = 1e-4
+"""Smallest parameter of a Beta distribution: without one, densities and their gradients overflow."""
+
+
+def leaky(outputs: Array) -> Array:
+    """The outputs, those below 0 times LEAK."""
+    kept: Array = np.maximum(outputs, np.float32(LEAK) * outputs)
+    return kept
+
+
+def beta_mean(outputs: Array) -> Array:
+    """(..., 1): b / (a + b) for a, b = softplus(outputs) + floor, outputs (..., 2)."""
+    a_b = np.logaddexp(outputs, 0.0) + np.float32(BETA_FLOOR)
+    mean: Array = a_b[..., 1:] / a_b.sum(axis=-1, keepdims=True)
+    return mean
 
 
 @dataclass(frozen=True)
@@ -107,6 +182,8 @@ class LearnedCost:
     weights: tuple[Array, ...] = ()
     biases: tuple[Array, ...] = ()
     """Of the joint network, (in, out) and (out,); none if there are no joint features."""
+    head: Literal["sigmoid", "beta", "leaky"] = "sigmoid"
+    """What makes features of the joint network's outputs."""
     at: Literal["next", "current"] = "next"
     """Which observation of a step the cost is about: the one that it reaches, or the one acted in."""
     unit: float = 1.0
@@ -114,6 +191,15 @@ class LearnedCost:
     threshold: float | None = None
     """Costs above it count as forbidden."""
     card: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the cost reads."""
+        return self.inputs.names
+
+    @property
+    def reads_actions(self) -> bool:
+        return self.inputs.reads_actions
 
     @property
     def linear(self) -> bool:
@@ -124,13 +210,19 @@ class LearnedCost:
         """phi (B, k) of scaled inputs (B, d)."""
         if self.linear:
             return z
-        parts = [sigmoid(z[..., None] * self.slopes + self.offsets).reshape(*z.shape[:-1], -1)]
+        parts = []
+        if self.slopes.size:
+            parts.append(sigmoid(z[..., None] * self.slopes + self.offsets).reshape(*z.shape[:-1], -1))
         if self.weights:
             x = z
             for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-                x = np.maximum(x @ weight + bias, 0.0)
-            parts.append(sigmoid(x @ self.weights[-1] + self.biases[-1]))
-        return np.concatenate(parts, axis=-1)
+                x = x @ weight
+                x += bias
+                x = np.maximum(x, 0.0, out=x)
+            outputs = x @ self.weights[-1] + self.biases[-1]
+            heads = {"sigmoid": sigmoid, "beta": beta_mean, "leaky": leaky}
+            parts.append(heads[self.head](outputs))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def of_rows(self, rows: Array) -> Array:
         """Cost (B,) of rows [observation | action]."""
@@ -143,6 +235,37 @@ class LearnedCost:
     def of_steps(self, obs: ArrayLike, act: ArrayLike, next_obs: ArrayLike) -> Array:
         """Cost (B,) of steps: the form that PPO-Lagrangian asks for."""
         return self(next_obs if self.at == "next" else obs, act)
+
+    def of_names(self, names: Sequence[str]) -> LearnedCost:
+        """The same cost for observations whose entries have these names, in whatever order; UserError if one lacks."""
+        return replace(self, inputs=self.inputs.of_names(names))
+
+    def only(self, names: Sequence[str]) -> LearnedCost:
+        """The part of an additive cost that is about these of its inputs; UserError if it is not additive.
+
+        Every input adds terms of its own, none of them negative: what is left out costs nothing any more. A threshold
+        of the whole is none of the part's.
+        """
+        if self.weights:
+            raise UserError(
+                f"this cost is a network on all of its {len(self.names)} inputs together: no part of it is about "
+                "some of them alone"
+            )
+        kept = [i for i, name in enumerate(self.names) if name in names]
+        if len(kept) < len(set(names)):
+            raise UserError(f"the cost reads {', '.join(self.names)}, not all of {', '.join(names)}")
+        columns = tuple(self.inputs.columns[i] for i in kept)
+        inputs = replace(
+            self.inputs,
+            names=tuple(self.names[i] for i in kept),
+            columns=columns,
+            act_size=self.inputs.act_size if any(column >= self.inputs.obs_size for column in columns) else 0,
+            centre=self.inputs.centre[kept],
+            scale=self.inputs.scale[kept],
+        )
+        lam = self.lam.reshape(len(self.names), -1)[kept].reshape(-1)
+        slopes, offsets = self.slopes[kept], self.offsets[kept]
+        return replace(self, inputs=inputs, threshold=None, lam=lam, slopes=slopes, offsets=offsets)
 
     def profile(self, name: str, values: ArrayLike, around: ArrayLike) -> Array:
         """Cost (n,) along one named input, the other entries of [observation | action] as in the row `around`."""
@@ -175,6 +298,7 @@ class LearnedCost:
             "at": self.at,
             "unit": self.unit,
             "threshold": self.threshold,
+            **({} if self.head == "sigmoid" else {"head": self.head}),
         }
 
     @classmethod
@@ -196,6 +320,7 @@ class LearnedCost:
                 weights=tuple(arrays[f"weight{i}"] for i in range(layers)),
                 biases=tuple(arrays[f"bias{i}"] for i in range(layers)),
                 card=dict(card),
+                head=card.get("head", "sigmoid"),
                 lam=arrays["lam"],
                 slopes=arrays["slopes"],
                 offsets=arrays["offsets"],
@@ -203,15 +328,38 @@ class LearnedCost:
             )
         except KeyError as error:
             raise UserError(f"this cost file lacks {error}") from None
+        except TypeError:
+            raise UserError("the card of this cost file is damaged") from None
+        if any(array.ndim == 0 for array in arrays.values()):
+            raise UserError("the arrays of this cost file do not fit together: it is damaged")
         cost._check()
         return cost
 
     def _check(self) -> None:
         """UserError unless shapes fit and numbers are finite."""
+        inputs = self.inputs
+        sizes_known = all(
+            isinstance(size, int) and 0 <= size <= MOST_INPUTS
+            for size in (inputs.obs_size, inputs.act_size, inputs.n_actions)
+        )
+        plain = (
+            sizes_known
+            and all(isinstance(name, str) for name in inputs.names)
+            and isinstance(inputs.squash, bool)
+            and isinstance(inputs.clip, int | float)
+            and inputs.clip > 0
+            and isinstance(self.unit, int | float)
+            and math.isfinite(self.unit)
+            and (self.threshold is None or (isinstance(self.threshold, int | float) and self.threshold >= 0))
+            and (not inputs.n_actions or inputs.act_size in (0, inputs.n_actions))
+        )
+        if not plain or any(array.dtype.kind != "f" for array in self.to_arrays()[0].values()):
+            raise UserError("the card of this cost file is damaged")
         d, layers = len(self.inputs.names), (*self.weights, *self.biases)
         sizes = [d, *(weight.shape[-1] for weight in self.weights)]
         shapes = [weight.shape for weight in self.weights] == list(itertools.pairwise(sizes))
-        k = d if self.linear else self.slopes.size + (sizes[-1] if self.weights else 0)
+        joint = 0 if not self.weights else 1 if self.head == "beta" else sizes[-1]
+        k = d if self.linear else self.slopes.size + joint
         total = self.inputs.obs_size + self.inputs.act_size
         fits = (
             shapes
@@ -222,12 +370,15 @@ class LearnedCost:
             and len(self.inputs.columns) == d
             and all(isinstance(column, int) and 0 <= column < total for column in self.inputs.columns)
             and self.at in ("next", "current")
+            and (self.head in ("sigmoid", "leaky") or (self.head == "beta" and sizes[-1] == 2))
         )
         numbers = (self.lam, self.slopes, self.offsets, self.inputs.centre, self.inputs.scale, *layers)
-        if not fits or not all(np.isfinite(array).all() for array in numbers) or (self.lam < 0).any():
+        sound = all(np.isfinite(array).all() for array in numbers) and (self.inputs.scale > 0).all()
+        if not fits or not sound or (self.lam < 0).any():
             raise UserError("the arrays of this cost file do not fit together: it is damaged")
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """One safetensors file with the card inside."""
         storage.save_arrays(path, *self.to_arrays())
 
     @classmethod
@@ -236,6 +387,31 @@ class LearnedCost:
 
     def with_card(self, **entries: Any) -> LearnedCost:
         return replace(self, card={**self.card, **entries})
+
+
+def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> LearnedCost | TableCost:
+    """The learned cost of a run (its folder, or a `Run`) or of a file of its own.
+
+    `which` is "cost", what drove the policy, or "map", the additive cost that a deep run fits for reading. Exact runs
+    have a table of the states instead of features, with the same methods.
+    """
+    from tacit.cost_table import TableCost
+
+    path = Path(source if isinstance(source, str | os.PathLike) else source.path)
+    if path.is_dir():
+        file = path / "model" / f"{which}.safetensors"
+        if not file.exists():
+            there = sorted(f.stem for f in (path / "model").glob("*.safetensors"))
+            hint = f"its models are {', '.join(there)}" if there else "is it a finished run?"
+            raise UserError(f"{path} has no {which} (model/{which}.safetensors): {hint}")
+        path = file
+    arrays, card = storage.load_arrays(path)
+    try:
+        if card.get("kind") == "tabular":
+            return TableCost.from_arrays(arrays, card)
+        return LearnedCost.from_arrays(arrays, card)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def choose_columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:

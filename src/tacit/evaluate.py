@@ -6,15 +6,15 @@ Three measurements, each a function that returns a small frozen dataclass:
     evaluate_exact(mdp, policy, mask)     the same quantities as expectations of a finite MDP, no sampling error
     cost_quality(cost, mask)              a cost over states as a detector of the truly constrained ones
 
-A step violates when the true cost of that step is positive (info["cost"] > 0). The environment is the nominal one,
-which goes on after a violation; what the constrained environment would have paid follows from the same episodes. Every
-name is defined in `tacit.metrics`, and at length in docs/metrics.md.
+A step violates when its true cost is positive (info["cost"] > 0). The environment is the nominal one, which goes on
+after a violation; what one that stops would have paid follows from the same episodes. Names are defined in
+`tacit.metrics`, and at length in docs/metrics.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Policy = Callable[[Any, np.random.Generator], Any]
 """(observations of all copies, generator) -> actions of all copies."""
+
+OUTCOMES = {"goal": "goal", "collision": "collision", "off_road": "off-road", "time_out": "time-out"}
+"""Ends of episodes that are counted where an environment names them, as NAME_rate."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -52,6 +55,10 @@ class Episodes:
     lengths: NDArray[np.int64]
     terminated: NDArray[np.bool_]
     """Ended by itself, not by a time limit."""
+    outcomes: NDArray[np.str_] | None = None
+    """How each ended, in the environment's words (its `outcomes` name the codes of info["outcome"]); None if unsaid."""
+    stopped_lengths: NDArray[np.int64] | None = None
+    """Steps up to the first violating one, which counts, or to the end; None if nobody counted."""
 
     def __len__(self) -> int:
         return len(self.returns)
@@ -67,14 +74,24 @@ class Episodes:
         return self._violations() / self.lengths
 
     @property
+    def stopped_violation_rates(self) -> NDArray[np.float64] | None:
+        """The same in the environment that stops at the first violation: one over the steps until then, or 0."""
+        return None if self.stopped_lengths is None else self.violated / self.stopped_lengths
+
+    @property
     def violated(self) -> NDArray[np.bool_]:
         """At least one violating step."""
         return self._violations() > 0
 
     def _violations(self) -> NDArray[np.int64]:
-        if self.violation_steps is None:
-            raise UserError('the environment does not report info["cost"], so violations are not known')
-        return self.violation_steps
+        if self.violation_steps is not None:
+            return self.violation_steps
+        raise UserError('the environment does not report info["cost"], so violations are not known')
+
+
+def copies_for(episodes: int) -> int:
+    """How many environments side by side measure so many episodes: some episodes each, so that none waits long."""
+    return min(episodes, max(50, episodes // 4))
 
 
 def evaluate(
@@ -105,29 +122,35 @@ def evaluate(
     records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
     cost_known = True
+    names = getattr(env.unwrapped, "outcomes", None)
     while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
         obs, rewards, terminated, truncated, info = env.step(policy(obs, rng))
         rewards, done = np.asarray(rewards, dtype=np.float64), np.asarray(terminated | truncated)
         cost, start_cost = _step_costs(info, done, resetting, copies)
         if not np.isfinite(rewards[~resetting]).all():
-            raise RunFailed(
-                f"the environment returned the reward {rewards[~np.isfinite(rewards)][0]} during evaluation"
-            )
+            bad = rewards[~np.isfinite(rewards)][0]
+            raise RunFailed(f"the environment returned the reward {bad} during evaluation")
         cost_known &= cost is not None or bool(resetting.all())
         tally.step(rewards, np.zeros(copies) if cost is None else cost, discount)
         if (tally.length > max_steps).any():
             raise RunFailed(f"an episode did not end within {max_steps} steps: give the environment a time limit")
         for copy in map(int, np.flatnonzero(done & ~resetting)):
             if len(records[copy]) < quota[copy]:
-                records[copy].append(tally.record(copy, bool(terminated[copy])))
+                records[copy].append((*tally.record(copy, bool(terminated[copy])), _outcome(info, copy, names)))
         # The new episode begins at once (same step) or with the step that only resets (next step).
         begins = done if mode == "SameStep" else resetting
         tally.begin(begins, start_cost)
         resetting = done & ~resetting if mode == "NextStep" else resetting
     columns = [np.array(column) for column in zip(*(row for record in records for row in record), strict=True)]
-    returns, discounted, stopped, violations, initial, lengths, ended = columns
-    counted = violations.astype(np.int64) if cost_known else None
-    return Episodes(returns, discounted, stopped, counted, initial, lengths.astype(np.int64), ended)
+    returns, discounted, stopped, violations, initial, lengths, until, ended, outcomes = columns
+    counted, said = violations if cost_known else None, None if names is None else outcomes
+    return Episodes(returns, discounted, stopped, counted, initial, lengths, ended, said, until)
+
+
+def _outcome(info: dict[str, Any], copy: int, names: Sequence[str] | None) -> str:
+    """In which way the episode of this copy has just ended, "" if the environment does not say."""
+    codes = (info.get("final_info") or {}).get("outcome")
+    return "" if names is None or codes is None else names[int(codes[copy])]
 
 
 class _Tally:
@@ -135,18 +158,19 @@ class _Tally:
 
     def __init__(self, copies: int, start_cost: NDArray[np.float64] | None) -> None:
         self.total, self.discounted, self.stopped, self.weight = np.zeros((4, copies))
-        self.violations, self.length = np.zeros((2, copies), dtype=np.int64)
+        self.violations, self.length, self.until = np.zeros((3, copies), dtype=np.int64)
         self.initial = np.zeros(copies, dtype=bool)
         self.begin(np.ones(copies, dtype=bool), start_cost)
 
     def begin(self, which: NDArray[np.bool_], start_cost: NDArray[np.float64] | None) -> None:
-        for array in (self.total, self.discounted, self.stopped, self.violations, self.length):
+        for array in (self.total, self.discounted, self.stopped, self.violations, self.length, self.until):
             array[which] = 0
         self.weight[which] = 1.0
         self.initial[which] = False if start_cost is None else start_cost[which] > 0
 
     def step(self, rewards: NDArray[np.float64], cost: NDArray[np.float64], discount: float) -> None:
         """Add a step to every copy; those that only reset begin anew right after it."""
+        self.until += self.violations == 0
         self.violations += cost > 0
         self.total += rewards
         self.discounted += self.weight * rewards
@@ -155,7 +179,7 @@ class _Tally:
         self.length += 1
 
     def record(self, copy: int, terminated: bool) -> tuple[Any, ...]:
-        arrays = (self.total, self.discounted, self.stopped, self.violations, self.initial, self.length)
+        arrays = (self.total, self.discounted, self.stopped, self.violations, self.initial, self.length, self.until)
         return (*(array[copy] for array in arrays), terminated)
 
 
@@ -203,8 +227,8 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
     """Means with confidence intervals, ready for JSON: {metric: {"value", "low", "high", "n", ...}}.
 
     Returns and lengths: Student's t over episodes, with the standard error. Episode rates: Clopper-Pearson, with the
-    one-sided `upper` bound to quote for zero counts. The step rate: Student's t cut to [0, 1]; when no step violates
-    its upper end is that of the episode rate, because an episode's rate is at most 1 if it violates at all.
+    one-sided `upper` bound to quote for zero counts. Step rates: Student's t cut to [0, 1]; when no step violates their
+    upper end is that of the episode rate, because an episode's rate is at most 1 if it violates at all.
     """
     n = len(episodes)
 
@@ -225,16 +249,28 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
         "discounted_return": mean(episodes.discounted_returns),
         "length": mean(episodes.lengths),
     }
+    if episodes.outcomes is not None:
+        summary |= {f"{name}_rate": share(episodes.outcomes == word) for name, word in OUTCOMES.items()}
     if episodes.violation_steps is None:
         return summary
-    by_episode, by_step = share(episodes.violated), mean(episodes.violation_rates)
-    by_step["low"], by_step["high"] = max(by_step["low"], 0.0), min(by_step["high"], 1.0)
-    if by_episode["count"] == 0:
-        by_step["high"] = by_episode["high"]
+    by_episode = share(episodes.violated)
+
+    def rate(values: NDArray[np.float64]) -> dict[str, Any]:
+        found = mean(values)
+        found["low"], found["high"] = max(found["low"], 0.0), min(found["high"], 1.0)
+        return found if by_episode["count"] else {**found, "high": by_episode["high"]}
+
+    if (stopped := episodes.stopped_violation_rates) is not None:
+        summary["violation_rate_terminated"] = rate(stopped)
+    legal = ~episodes.initial_violations
+    if legal.any() and not legal.all():
+        value, low, high = stats.mean_interval(episodes.violation_rates[legal], confidence)
+        legally = {"value": value, "low": max(low, 0.0), "high": min(high, 1.0), "n": int(legal.sum())}
+        summary["violation_rate_legal_start"] = legally
     return summary | {
         "terminated_return": mean(episodes.terminated_returns),
         "feasible_return": mean(episodes.feasible_returns),
-        "violation_rate_step": by_step,
+        "violation_rate_step": rate(episodes.violation_rates),
         "violation_rate_episode": by_episode,
         "initial_violation_rate": share(episodes.initial_violations),
     }

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.envs.options import gridworld, listed, resolve_env
+from tacit.cost_card import complete_cards, explain_if_possible
+from tacit.envs.options import GRIDWORLD, gridworld, listed, resolve_env
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import find, make_config
 from tacit.run import SCHEMA, Run, run_name
@@ -36,11 +37,33 @@ def to_stderr(text: str) -> None:
 def start_run(
     algo: str, env: str, *, out: str = "runs", command: str | None = None, **wanted: Any
 ) -> tuple[Run, Demonstrations | None]:
-    """(the run folder under `out`, new or begun before; what it learns from). For `wanted` see `resolve`."""
+    """(the run folder under `out`, new or begun before; what it learns from). For `wanted` see `resolve`.
+
+    `calibration` demonstrations are held out of learning, for a threshold, and put into the folder as calibration.npz.
+    """
+    held_out = wanted.pop("calibration", 0)
     settings, demos = resolve(algo, env, **wanted)
+    if held_out and demos is not None:
+        return _start_calibrated(out, settings, demos, held_out, command)
     path = place(out, settings)
     older = path.name != _name(settings)
     return Run.open(path) if older else Run.start(out, **settings, command=command), demos
+
+
+def _start_calibrated(
+    out: str, settings: dict[str, Any], demos: Demonstrations, held_out: int, command: str | None
+) -> tuple[Run, Demonstrations]:
+    from tacit.calibration import HELD_OUT, split
+    from tacit.demos import save
+
+    shown, kept = split(demos, held_out, settings["seed"])
+    # The file that was given holds both parts: `Run.demonstrations` must not fall back on it.
+    parts = {"path": None, "sha256": shown.sha256, "from": settings["demos"], "calibration": kept.sha256}
+    run = Run.start(out, **{**settings, "demos": parts}, command=command)
+    for name, part in (("demos.npz", shown), (HELD_OUT, kept)):
+        if not (run.path / name).exists():
+            save(part, run.path / name)
+    return run, shown
 
 
 def place(out: str | os.PathLike[str], settings: Mapping[str, Any]) -> Path:
@@ -86,7 +109,7 @@ def resolve(
     algorithm = find(algo)
     config = algorithm.config(env, preset, settings)
     given = dict(env_kwargs or {})
-    if algorithm.learns:
+    if algorithm.learns and (algorithm.needs_demos or demos is not None or _demonstrated(env)):
         given, data, path = prepare(env, given, demos, seed, say)
     elif demos is not None:
         raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {demos}")
@@ -98,9 +121,16 @@ def resolve(
         "env": env,
         "env_kwargs": given,
         "seed": seed,
-        "config": dataclasses.asdict(config),
+        "config": dataclasses.asdict(algorithm.settle(config)),
         "demos": None if data is None else {"path": path, "sha256": data.sha256},
     }, data
+
+
+def _demonstrated(env: str) -> bool:
+    """Are there demonstrations without anybody bringing them?"""
+    from tacit import demos as demonstrations
+
+    return demonstrations.shipped(env) is not None or env.rpartition(":")[2] == GRIDWORLD
 
 
 def prepare(
@@ -111,6 +141,7 @@ def prepare(
     Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
     """
     from tacit import demos as demonstrations
+    from tacit.envs.making import make_vec
 
     included = demonstrations.shipped(env)
     if demos is None and included is not None:
@@ -121,17 +152,22 @@ def prepare(
         return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
     data = demonstrations.load(demos)
     made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
-    if made_in is not None and made_in != env:
+    # module:Name-v0 and Name-v0 are the same environment: the module only says where it is registered.
+    if made_in is not None and made_in.rpartition(":")[2] != env.rpartition(":")[2]:
         raise UserError(f"{demos} was made in {made_in}, not in {env}")
-    if made_in == env and made_with and not given:
+    if made_in is not None and made_with and not given:
         say(f"environment options are those of {demos}: {listed(made_with)}")
         given = made_with
     env_kwargs = resolve_env(env, given)
     different = {key: value for key, value in made_with.items() if key in env_kwargs and env_kwargs[key] != value}
     if different:
         say(f"warning: {demos} was made with other options: {listed(different)}")
-    spec = gridworld(env, env_kwargs)
-    demonstrations.validate(data, env if spec is None else spec)
+    if env_kwargs.get("recordings") and not made_with.get("recordings"):
+        say(
+            f"warning: {demos} was driven in the simulated traffic that comes with Tacit, not in yours; "
+            f"`tacit expert {env} --recordings DIR` makes demonstrations there, for --demos"
+        )
+    demonstrations.validate(data, gridworld(env, env_kwargs) or make_vec(env, 1, **env_kwargs))
     return env_kwargs, data, demos
 
 
@@ -152,6 +188,10 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
 
     algorithm = find(run.config["algo"]).load()
     config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
+    if getattr(config, "threads", 1) > 1:
+        from tacit.nets import use_threads
+
+        use_threads(config.threads)  # before a checkpoint is read, which would make JAX begin with one
     try:
         with run:
             if run.done:
@@ -161,8 +201,11 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
             if demos is not None and not (run.path / "demos.npz").exists():
                 save(demos, run.path / "demos.npz")
             summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
-            if not run.done:
-                run.finish(summary)
+            complete_cards(run, summary)
+            # Before DONE: what is finished is never looked at again.
+            run.write("summary.json", summary)
+            explain_if_possible(run)
+            run.finish(summary)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"continue with `tacit resume {run.path}`") from None
     except OSError as error:

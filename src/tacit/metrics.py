@@ -45,12 +45,28 @@ METRICS: dict[str, Metric] = {
         "share",
         "lower",
     ),
+    "violation_rate_terminated": Metric(
+        "violating steps, stopped",
+        "Share of violating steps when the episode stops at the first of them: one over the steps until then, or 0.",
+        "share",
+        "lower",
+    ),
     "initial_violation_rate": Metric(
         "violating starts",
         "Share of episodes whose very first state violates, before the agent has acted. Not part of the other rates.",
         "share",
         "lower",
     ),
+    "violation_rate_legal_start": Metric(
+        "violating steps, legal starts",
+        "Share of violating steps, averaged over the episodes that do not start in violation.",
+        "share",
+        "lower",
+    ),
+    "goal_rate": Metric("goal", "Share of episodes that end at the goal.", "share", "higher"),
+    "collision_rate": Metric("collision", "Share of episodes that end in a collision.", "share", "lower"),
+    "off_road_rate": Metric("off-road", "Share of episodes that end off the road.", "share", "lower"),
+    "time_out_rate": Metric("time-out", "Share of episodes that end because time is out.", "share", "lower"),
     "violation_occupancy": Metric(
         "violation occupancy",
         "Expected discounted number of visits to constrained states: the sum over t of discount^t times the "
@@ -80,6 +96,13 @@ METRICS: dict[str, Metric] = {
         "score",
         "higher",
     ),
+    "iou": Metric(
+        "IoU",
+        "Overlap (intersection over union) of the truly constrained states with those whose cost exceeds the learned "
+        "threshold. 1 is perfect.",
+        "score",
+        "higher",
+    ),
     "best_iou": Metric(
         "best IoU",
         "Overlap (intersection over union) of the truly constrained states with the states whose cost exceeds a "
@@ -88,6 +111,22 @@ METRICS: dict[str, Metric] = {
         "higher",
     ),
     "best_threshold": Metric("threshold", "States with a learned cost above it are marked, for the best IoU."),
+    "false_alarms": Metric(
+        "false alarms", "Share of the truly allowed states whose cost exceeds the learned threshold.", "share", "lower"
+    ),
+    "missed": Metric(
+        "missed",
+        "Share of the truly constrained states whose cost does not exceed the learned threshold.",
+        "share",
+        "lower",
+    ),
+    "constrained": Metric("constrained", "Share of the states of a distribution that are truly constrained.", "share"),
+    "rejected": Metric(
+        "rejected demonstrations",
+        "Share of demonstrations, kept out of learning, in which some step costs more than the learned threshold.",
+        "share",
+        "lower",
+    ),
 }
 
 AGENTS = {

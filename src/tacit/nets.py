@@ -18,14 +18,15 @@ _LOG_2PI = math.log(2 * math.pi)
 _THREADS = "NPROC"
 
 
-def use_one_thread() -> None:
-    """Give XLA one thread, unless JAX is in use already or NPROC says otherwise.
+def use_threads(number: int) -> None:
+    """Give XLA so many threads, unless JAX is in use already or NPROC says otherwise.
 
     A PPO update is a long chain of small matrix products. Handing them to a pool of two threads made an update 1.4
-    times slower and kept both cores busy, which takes the core from a second seed running beside it.
+    times slower and kept both cores busy, which takes the core from a second seed running beside it: one is right
+    unless policy and critics learn at the same time.
     """
     before = os.environ.get(_THREADS)
-    os.environ.setdefault(_THREADS, "1")  # read by XLA when its client is made
+    os.environ.setdefault(_THREADS, str(number))  # read by XLA when its client is made
     try:
         jax.devices("cpu")
     finally:

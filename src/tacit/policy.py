@@ -14,11 +14,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.cost import MOST_INPUTS, one_hot
 from tacit.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Interface:
         raise UserError(f"actions must be a one-dimensional Box or Discrete from 0, not {action_space}")
 
     @cached_property
-    def _box(self) -> tuple[Array, Array, Array, Array]:
+    def box(self) -> tuple[Array, Array, Array, Array]:
         """(low, high, centre, half-width) (A,); (0, 1) for the latter in a direction without bounds or not scaled."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         bounded = np.isfinite(low) & np.isfinite(high) & self.scaled
@@ -81,14 +83,10 @@ class Interface:
         box = (bound.astype(np.float32) for bound in (low, high, centre, half))
         return next(box), next(box), next(box), next(box)
 
-    @cached_property
-    def _one_hot(self) -> Array:
-        return np.eye(self.n_states, dtype=np.float32)
-
     def encode(self, obs: ArrayLike) -> Array:
         """Environment's observations (..., *obs_shape) as float32 vectors (..., obs_size)."""
         if self.n_states:
-            return self._one_hot[np.asarray(obs)]
+            return one_hot(np.asarray(obs), self.n_states)
         vectors = np.asarray(obs, dtype=np.float32)
         if vectors.shape[-1:] != (self.obs_size,):
             raise UserError(f"the policy reads observations of {self.obs_size} numbers, not of shape {vectors.shape}")
@@ -98,20 +96,20 @@ class Interface:
         """What is sent to the environment for the policy's own actions (..., A): rescaled and clipped to the box."""
         if self.n_actions:
             return act
-        low, high, centre, half = self._box
+        low, high, centre, half = self.box
         return np.minimum(np.maximum(centre + half * act, low), high)
 
     def from_env(self, act: ArrayLike) -> Array:
         """The policy's own coordinates of actions (..., A) given in the environment's."""
         if self.n_actions:
             return np.asarray(act)
-        _, _, centre, half = self._box
+        _, _, centre, half = self.box
         return (np.asarray(act, dtype=np.float32) - centre) / half
 
     @property
     def log_volume(self) -> float:
         """log |d env action / d own action|: what separates log-densities in the two coordinates."""
-        return 0.0 if self.n_actions else float(np.log(self._box[3].astype(np.float64)).sum())
+        return 0.0 if self.n_actions else float(np.log(self.box[3].astype(np.float64)).sum())
 
     def require(self, other: Interface, what: str) -> None:
         """UserError unless the environment described by `other` has the same spaces."""
@@ -202,17 +200,59 @@ class Policy:
         if metadata.get("kind") != "policy" or metadata.get("version") != 1:
             raise UserError("this file does not hold a policy of this version of Tacit")
         layers = sum(name.startswith("weight") for name in arrays)
-        return cls(
-            interface=interface_from(metadata["interface"]),
-            weights=tuple(arrays[f"weight{i}"] for i in range(layers)),
-            biases=tuple(arrays[f"bias{i}"] for i in range(layers)),
-            log_std=arrays.get("log_std"),
-            obs_mean=arrays["obs_mean"],
-            obs_scale=arrays["obs_scale"],
-            obs_clip=float(metadata["obs_clip"]),
+        try:
+            policy = cls(
+                interface=interface_from(metadata["interface"]),
+                weights=tuple(arrays[f"weight{i}"] for i in range(layers)),
+                biases=tuple(arrays[f"bias{i}"] for i in range(layers)),
+                log_std=arrays.get("log_std"),
+                obs_mean=arrays["obs_mean"],
+                obs_scale=arrays["obs_scale"],
+                obs_clip=float(metadata["obs_clip"]),
+            )
+        except KeyError as error:
+            raise UserError(f"this policy file lacks {error}") from None
+        except (TypeError, ValueError):
+            raise UserError("the card of this policy file is damaged") from None
+        policy._check()
+        return policy
+
+    def _check(self) -> None:
+        """UserError unless the arrays have the shapes that the interface announces, and hold finite floats."""
+        face = self.interface
+        arrays = (self.obs_mean, self.obs_scale, *self.weights, *self.biases)
+        arrays = arrays if self.log_std is None else (*arrays, self.log_std)
+        sizes = [face.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
+        fits = (
+            bool(self.weights)
+            and [weight.shape for weight in self.weights] == list(pairwise(sizes))
+            and [bias.shape for bias in self.biases] == [(size,) for size in sizes[1:]]
+            and sizes[-1] == face.act_size
+            and self.obs_mean.shape == self.obs_scale.shape == (face.obs_size,)
+            and (self.log_std is None) == bool(face.n_actions)
+            and (self.log_std is None or self.log_std.shape == (face.act_size,))
+            and self.obs_clip > 0
         )
+        if not fits or not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
+            raise UserError("the arrays of this policy file do not fit together: it is damaged")
 
 
 def interface_from(fields: Mapping[str, Any]) -> Interface:
-    """The Interface whose fields a JSON file holds."""
-    return Interface(**{**fields, "low": tuple(fields["low"]), "high": tuple(fields["high"])})
+    """The Interface whose fields a JSON file holds; UserError when they are not those of one."""
+    try:
+        low, high = (tuple(float(bound) for bound in fields[name]) for name in ("low", "high"))
+        face = Interface(**{**fields, "low": low, "high": high})
+    except (KeyError, TypeError, ValueError):
+        raise UserError("the description of observations and actions in this file is damaged") from None
+    sizes = (face.obs_size, face.act_size, face.n_states, face.n_actions)
+    sound = (
+        all(type(size) is int and 0 <= size <= MOST_INPUTS for size in sizes)
+        and face.n_states in (0, face.obs_size)
+        and face.n_actions in (0, face.act_size)
+        and len(low) == len(high) == (0 if face.n_actions else face.act_size)
+        and isinstance(face.scaled, bool)
+        and all(a <= b for a, b in zip(low, high, strict=True))
+    )
+    if not sound:
+        raise UserError("the description of observations and actions in this file makes no sense: it is damaged")
+    return face

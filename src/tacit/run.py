@@ -21,12 +21,10 @@ import os
 import platform
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -37,9 +35,12 @@ import numpy as np
 
 from tacit import storage
 from tacit.errors import UserError
+from tacit.run_lock import RunInUse, acquire, in_use, release
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
+
+__all__ = ["SCHEMA", "Run", "RunInUse", "in_use", "provenance", "run_name", "versions"]
 
 SCHEMA = 1
 _KEPT_CHECKPOINTS = 2
@@ -49,16 +50,14 @@ _VERSIONED = ("tacit", "numpy", "scipy", "gymnasium", "safetensors", "jax", "jax
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
 
 
-class RunInUse(UserError):
-    """Another process is writing into the folder."""
-
-
 class Run:
     """One run folder. Make it with `Run.start` or `Run.open`; use it as a context manager while writing into it."""
 
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self.path = path
         self.config = config
+        self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
+        """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.sinks`."""
         self._lock: BinaryIO | None = None
 
     def __repr__(self) -> str:
@@ -130,6 +129,7 @@ class Run:
             )
         required: dict[str, type] = {"algo": str, "env": str, "env_kwargs": dict, "seed": int, "config": dict}
         wrong = [key for key, kind in required.items() if not isinstance(config.get(key), kind)]
+        wrong += [] if _sound_demos(config.get("demos")) else ["demos"]
         if wrong:
             raise UserError(f"{file} is damaged: {', '.join(wrong)} missing or of the wrong type; start the run again")
         return cls(path, config)
@@ -145,7 +145,7 @@ class Run:
     # -- exclusive use ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Run:
-        self._lock = _acquire(self.path / ".lock")
+        self._lock = acquire(self.path / ".lock")
         try:
             for leftover in self.path.rglob(f".*{storage.TMP_SUFFIX}"):
                 leftover.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._lock is not None:
-            _release(self.path / ".lock", self._lock)
+            release(self.path / ".lock", self._lock)
             self._lock = None
 
     def _go_back_to_checkpoint(self) -> None:
@@ -180,7 +180,8 @@ class Run:
         if newest is not None:
             before = self._provenance()
             again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
-            history = [*before.get("resumed", []), {"step": newest[0], **again}]
+            earlier = before.get("resumed")
+            history = [*(earlier if isinstance(earlier, list) else []), {"step": newest[0], **again}]
             self.write("provenance.json", {**before, "resumed": history})
 
     # -- logs ---------------------------------------------------------------------------------------------------------
@@ -188,10 +189,14 @@ class Run:
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Add one outer iteration's numbers to metrics.jsonl."""
         storage.append_jsonl(self.path / "metrics.jsonl", metrics)
+        for observer in self.observers:
+            observer("metrics", metrics)
 
     def log_eval(self, record: Mapping[str, Any]) -> None:
         """Add one evaluation's numbers to eval.jsonl."""
         storage.append_jsonl(self.path / "eval.jsonl", record)
+        for observer in self.observers:
+            observer("eval", record)
 
     def metrics(self) -> list[dict[str, Any]]:
         return storage.read_jsonl(self.path / "metrics.jsonl")
@@ -223,7 +228,7 @@ class Run:
         for file in self._checkpoint_files():
             try:
                 arrays, header = storage.load_arrays(file)
-                if not {"step", "lines", "metadata"} <= header.keys():
+                if not _sound_header(header):
                     raise UserError(f"{file} is not a checkpoint of a run")
             except UserError as error:
                 warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
@@ -315,6 +320,20 @@ def _identity(settings: Mapping[str, Any]) -> Any:
     return storage.from_json(storage.to_json(identity))
 
 
+def _sound_demos(demos: Any) -> bool:
+    """None, or a hash and perhaps a path."""
+    if demos is None:
+        return True
+    return isinstance(demos, dict) and all(isinstance(demos.get(key), str | None) for key in ("sha256", "path"))
+
+
+def _sound_header(header: Mapping[str, Any]) -> bool:
+    """Of a checkpoint: a step, the lengths of the logs then, and what the learner added."""
+    lines = header.get("lines")
+    counts = [header.get("step"), *(lines.get(log) for log in _LOGS)] if isinstance(lines, dict) else [None]
+    return all(type(count) is int and count >= 0 for count in counts) and isinstance(header.get("metadata"), dict)
+
+
 def _step_of(checkpoint: Path) -> int:
     """The step in a checkpoint's name, -1 when it has none."""
     digits = checkpoint.stem.removeprefix("step-")
@@ -373,77 +392,3 @@ def _cpu() -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The lock: the operating system frees it when its owner dies, however it dies, so there are no stale locks to judge.
-# What the file says (process, host, time) is only for the message to whoever comes second.
-
-
-def in_use(path: Path) -> str | None:
-    """Who is writing into a run folder just now, in words; None when nobody is."""
-    lock = path / ".lock"
-    if lock.exists():
-        try:
-            _release(lock, _acquire(lock))
-        except RunInUse as error:
-            return str(error)
-    return None
-
-
-def _acquire(path: Path) -> BinaryIO:
-    while True:
-        try:
-            file = open(path, "a+b")  # noqa: SIM115  (held until _release)
-        except OSError as error:
-            raise UserError(f"cannot write into the run folder {path.parent}: {error.strerror}") from None
-        try:
-            _lock_file(file)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().decode(errors="replace").strip() or "another process"
-            file.close()
-            raise RunInUse(f"{path.parent} is in use by {owner}; wait for it to end or stop it first") from None
-        except OSError as error:
-            warnings.warn(
-                f"this file system has no locks ({error.strerror}); start only one process a run", stacklevel=3
-            )
-        # The former owner removes the file as it leaves: make sure that the one locked is the one that others will see.
-        try:
-            current = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
-        except FileNotFoundError:
-            current = False
-        if current:
-            break
-        file.close()
-    # Unbuffered, and not worth failing for: on a full disk closing the file would try again.
-    with suppress(OSError):
-        os.ftruncate(file.fileno(), 0)
-        os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()} since {_now()}".encode())
-    return file
-
-
-def _release(path: Path, file: BinaryIO) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except PermissionError:
-        pass  # Windows does not remove open files; an unlocked leftover does no harm.
-    finally:
-        file.close()
-
-
-def _lock_file(file: BinaryIO) -> None:
-    """Exclusive, not waiting: BlockingIOError when another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        # Far beyond the end, because Windows forbids others to read what is locked.
-        file.seek(1 << 30)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError as error:
-            raise BlockingIOError from error
-        return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

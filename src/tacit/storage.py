@@ -88,8 +88,12 @@ def to_json(obj: object, *, indent: int | None = None, sort_keys: bool = False) 
 
 
 def from_json(text: str | bytes) -> Any:
-    """The inverse of `to_json`; raises ValueError when `text` is not JSON."""
-    return _restore(json.loads(text))
+    """The inverse of `to_json`; raises ValueError when `text` is not JSON in UTF-8."""
+    text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    value = _restore(json.loads(text))
+    if "\\u" in text:  # half of a surrogate pair can be spelled, but never be written to a file again
+        to_json(value).encode("utf-8")
+    return value
 
 
 def _plain(obj: object) -> object:
@@ -140,6 +144,17 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
+FREE_BYTES = 1 << 25
+"""What a compressed file may unpack to whatever its own size."""
+GROWTH = 100
+"""How many times its own size beyond that; data that anybody wants to keep do not shrink to a hundredth."""
+
+
+def may_unpack(size: int, limit: int) -> int:
+    """Bytes that a compressed file of `size` bytes may unpack to, `limit` at most: a small bomb stays small."""
+    return min(limit, max(FREE_BYTES, GROWTH * size))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Arrays
 
@@ -180,9 +195,13 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
         stored = json.loads(data[8 : 8 + length]).get("__metadata__", {}).get("tacit")
         header = {"metadata": {}, "sha256": None} if stored is None else from_json(stored)
         metadata, digest = header["metadata"], header["sha256"]
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise UserError(f"{path} is not a readable safetensors file (truncated or damaged?): {error}") from None
-    if digest is not None and digest != _content_hash(arrays, metadata):
+        if not isinstance(metadata, dict):
+            raise TypeError("its metadata are not a JSON object")
+        intact = digest is None or digest == _content_hash(arrays, metadata)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is not a readable safetensors file (truncated or damaged?): {reason}") from None
+    if not intact:
         raise UserError(f"{path} is damaged: its content does not match the hash in its header")
     return arrays, metadata
 

@@ -22,6 +22,7 @@ import dataclasses
 import itertools
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
@@ -33,19 +34,35 @@ from tacit.sweep import Job
 
 KEYS = ("algo", "env", "seeds", "preset", "demos", "settings", "env_kwargs")
 MOST_JOBS = 100_000
+MOST_BYTES = 1 << 20
+MOST_DOTS = 100
 
 
 def read(path: str | os.PathLike[str]) -> list[Job]:
     """The jobs of a sweep file; UserError that names the file and the key."""
     data = storage.read_bytes(path)
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path} has {len(data)} bytes, too many for a sweep file: at most {MOST_BYTES} are read")
     try:
-        tables = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = data.decode("utf-8")
+        _check_keys(text)
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
         raise UserError(f"{path} is not valid TOML: {error}") from None
     try:
         return jobs_of(tables)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def _check_keys(text: str) -> None:
+    """ValueError for a key of very many parts (a.a.a...), on which Python's parser takes minutes."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        pieces = line.split("=")[:-1]  # what stands before an equals sign ends in a key
+        if line.lstrip().startswith("[") and "," not in line:
+            pieces.append(line)
+        if any(re.split("[{,]", piece)[-1].count(".") > MOST_DOTS for piece in pieces):
+            raise ValueError(f"line {number} has a key of more than {MOST_DOTS} parts")
 
 
 def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
@@ -60,7 +77,7 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
         if not isinstance(tables.get(key, {}), dict):
             raise UserError(f"{key} must be a table: a line [{key}] and its values below")
     if not isinstance(tables["algo"], str):
-        raise UserError(f"algo must be one name, not {tables['algo']!r}")
+        raise UserError(f"algo must be one name, not {_shown(tables['algo'])}")
     axes: dict[tuple[str, str], list[Any]] = {}
     for key in ("env", "preset", "demos"):
         if key in tables:
@@ -73,12 +90,14 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
     if math.prod(map(len, axes.values())) * len(seeds) > MOST_JOBS:
         raise UserError(f"that would be more than {MOST_JOBS} jobs")
     varied = {axis: values for axis, values in axes.items() if len(values) > 1}
+    # By identity: equal values need no two names, and a search for each job would take hours on a long axis.
+    places = {axis: {id(one): i for i, one in enumerate(values, start=1)} for axis, values in varied.items()}
     jobs = []
     for point in itertools.product(*axes.values()):
         chosen: dict[str, dict[str, Any]] = {"": {}, "settings": {}, "env_kwargs": {}}
         for (table, name), value in zip(axes, point, strict=True):
             chosen[table][name] = value
-        label = " ".join(_label(name, chosen[table][name], values) for (table, name), values in varied.items())
+        label = " ".join(_label(name, chosen[table][name], places[table, name]) for table, name in varied)
         job = Job(
             tables["algo"],
             **chosen[""],
@@ -93,14 +112,14 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
 def _names(key: str, value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(one, str) for one in values):
-        raise UserError(f"{key} must be a name or a list of names, not {value!r}")
+        raise UserError(f"{key} must be a name or a list of names, not {_shown(value)}")
     return values
 
 
 def _seeds(value: Any) -> list[int]:
     seeds = list(range(value)) if type(value) is int and 0 < value <= MOST_JOBS else value
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {value!r}")
+        raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {_shown(value)}")
     return seeds
 
 
@@ -114,7 +133,9 @@ def _values(name: str, value: Any, is_list: bool = False) -> list[Any]:
     try:
         storage.to_json(values)
     except (TypeError, ValueError):
-        raise UserError(f"{name} must be a number, a text, true or false, or a list of them, not {value!r}") from None
+        raise UserError(
+            f"{name} must be a number, a text, true or false, or a list of them, not {_shown(value)}"
+        ) from None
     return values
 
 
@@ -123,11 +144,19 @@ def _is_list(algo: str, setting: str) -> bool:
     return any(get_origin(one) is tuple for one in (kind, *get_args(kind)))
 
 
-def _label(name: str, value: Any, values: list[Any]) -> str:
+def _label(name: str, value: Any, places: Mapping[int, int]) -> str:
     if name == "env":
         return _short(value)
     text = str(value)
-    return f"{name}={text if len(text) <= 30 and text.isprintable() else f'#{values.index(value) + 1}'}"
+    return f"{name}={text if len(text) <= 30 and text.isprintable() else f'#{places[id(value)]}'}"
+
+
+def _shown(value: Any) -> str:
+    """For a message; Python refuses to print numbers of thousands of digits, which hexadecimal TOML can hold."""
+    try:
+        return repr(value)[:200]
+    except ValueError:
+        return "that number"
 
 
 def _short(env: str) -> str:

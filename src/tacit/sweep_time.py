@@ -69,20 +69,38 @@ def expected(task: Task, known: Pace) -> float | None:
     return None if rate is None else rate * (task.steps or 1)
 
 
-def forecast(tasks: Sequence[Task], workers: int | None, known: Pace) -> str:
-    """One line: how many jobs, how many are finished, and how long the others take; None for an unknown number."""
+def estimate(tasks: Sequence[Task], workers: int | None, known: Pace) -> dict[str, Any]:
+    """How many jobs there are, and how long those take that are not finished; "unknown" are [algorithm, environment].
+
+    "seconds" is the time with so many workers, that of one after the other for an unknown number.
+    """
     todo = [task for task in tasks if not task.done]
-    said = f"{count(len(tasks), 'job')}, {len(tasks) - len(todo)} finished"
-    if not todo:
-        return f"{said}: nothing to run"
     times = [expected(task, known) for task in todo]
     sure = [seconds for seconds in times if seconds is not None]
-    said += f", {len(todo)} to run" + (f" with {count(workers, 'worker')}" if workers else "")
-    if sure:
-        said += f": about {in_words(max(sum(sure) / (workers or 1), *sure))}" + ("" if workers else " of work")
     unknown = {(t.job.algo, t.job.env) for t, seconds in zip(todo, times, strict=True) if seconds is None}
-    if unknown:
-        listed = ", ".join(f"{algo} on {env}" for algo, env in sorted(unknown))
+    return {
+        "jobs": len(tasks),
+        "finished": len(tasks) - len(todo),
+        "to_run": len(todo),
+        "workers": workers,
+        "seconds": max(sum(sure) / (workers or 1), *sure) if sure else None,
+        "seconds_of_work": sum(sure) if sure else None,
+        "unknown": sorted(map(list, unknown)),
+    }
+
+
+def forecast(tasks: Sequence[Task], workers: int | None, known: Pace) -> str:
+    """One line: how many jobs, how many are finished, and how long the others take; None for an unknown number."""
+    found = estimate(tasks, workers, known)
+    said = f"{count(len(tasks), 'job')}, {found['finished']} finished"
+    if not found["to_run"]:
+        return f"{said}: nothing to run"
+    said += f", {found['to_run']} to run" + (f" with {count(workers, 'worker')}" if workers else "")
+    sure = found["seconds"] is not None
+    if sure:
+        said += f": about {in_words(found['seconds'])}" + ("" if workers else " of work")
+    if found["unknown"]:
+        listed = ", ".join(f"{algo} on {env}" for algo, env in found["unknown"])
         said += f"{' and' if sure else ':'} an unknown time (no earlier run of {listed} to judge by)"
     return said
 

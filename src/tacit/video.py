@@ -29,15 +29,16 @@ def record(
     max_steps: int = LARGEST_STEPS,
 ) -> int:
     """Write one episode as a film (.mp4 or .gif), atomically; returns the number of frames."""
-    import gymnasium
     import imageio.v2 as imageio
+
+    from tacit.envs.making import make
 
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
     if not target.parent.is_dir():
         raise UserError(f"there is no folder {target.parent} for the film {target.name}")
-    env = gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
+    env = make(env_id, render_mode="rgb_array", **env_kwargs)
     rng = np.random.default_rng([seed, 1])
     draft = target.with_name(f".{target.stem}.part{target.suffix}")
     frames = 0
@@ -93,14 +94,16 @@ def filmstrip(
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
     """One episode in a few pictures. UserError for an environment that draws none; it may also raise its own errors."""
-    import gymnasium
+    from tacit.envs.making import make
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
         try:
-            env = gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True, **env_kwargs)
-        except TypeError:
-            raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None
+            env = make(env_id, render_mode="rgb_array", **env_kwargs)
+        except UserError as error:
+            if isinstance(error.__cause__, TypeError):
+                raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None
+            raise
         try:
             # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
             rewards, costs, _ = _episode(env, policy, seed, max_steps, ())

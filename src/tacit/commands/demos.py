@@ -9,16 +9,21 @@ Examples:
   tacit demos validate expert.npz tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert logs.csv demos.npz --in-env tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert demos.npz table.csv
+  tacit demos import logs.csv --env my_package:Reactor-v0       your own logs, checked against your environment
+  tacit demos import minari:D4RL/pen/expert-v2 -o pen.npz       a Minari dataset
+  tacit demos export demos.npz minari:mine/tank/operators-v0
 """
 
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from tacit.commands import EnvId, FilePath, call, facts, print_json
+from tacit.commands import EnvId, FilePath, call, facts, key_values, print_json
 from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
 from tacit.errors import UserError
 
@@ -101,6 +106,11 @@ def validate(
     target = env or named
     if target is None:
         raise UserError(f"{file} does not name an environment: say which one, tacit demos validate {file} ENV")
+    if env is None and ":" in target:
+        raise UserError(
+            f"{file} names {target}, and making it imports the module {target.rpartition(':')[0]}: if you trust that, "
+            f"say so: tacit demos validate {file} {target}"
+        )
     given = options.given() or (demos.card.get("env_kwargs") or {} if target == named else {})
     found = problems(demos, _build(target, resolve_env(target, given)))
     if json:
@@ -142,16 +152,112 @@ def convert(
     _tell(demos.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
 
 
+def import_(
+    source: Annotated[str, tyro.conf.arg(metavar="SOURCE")],
+    /,
+    *,
+    env: OptionalEnv = None,
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
+    out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
+    drop_unfinished: bool = False,
+    json: bool = False,
+) -> None:
+    """Bring your own data: a .csv table, .npz arrays, or a Minari dataset, checked against an environment.
+
+    Args:
+        source: log.csv, arrays.npz or minari:DATASET.
+        env: Environment that the data come from. With it every step is checked before anything is written.
+        option: Options of that environment.
+        out: File to write, something.npz; named after the source when not given.
+        drop_unfinished: Drop last actions of a table whose outcome was not recorded.
+        json: Print the file's card as JSON.
+    """
+    from tacit.demos.convert import read_any
+
+    target = out or _named_after(source)
+    _write(read_any(source, drop_unfinished=drop_unfinished), source, env, option, target, json)
+
+
+def _write(
+    data: Demonstrations, source: str, env: str | None, option: tuple[str, ...], target: str, json: bool
+) -> None:
+    """Check imported demonstrations against their environment, if one is named, and write them."""
+    from tacit import demos
+
+    if env is None and option:
+        raise UserError("--option is about an environment: say which one with --env ENV")
+    if env is not None:
+        env_kwargs = resolve_env(env, key_values(option, "--option"))
+        built = _build(env, env_kwargs)
+        data = demos.for_environment(data, built, env, env_kwargs)
+        found = demos.problems(data, built)
+        if found:
+            more = f" (and {len(found) - 3} more problems)" if len(found) > 3 else ""
+            raise UserError(f"{source} does not fit {env}: {'; '.join(found[:3])}{more}")
+    demos.save(data, target)
+    _tell(data, target, json)
+
+
+def from_pickle(
+    source: Annotated[str, tyro.conf.arg(metavar="SOURCE")],
+    /,
+    *,
+    out: Output,
+    env: OptionalEnv = None,
+    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
+    drop_unfinished: bool = False,
+    json: bool = False,
+) -> None:
+    """Read an old pickle without running it: NumPy arrays, dicts, lists, numbers and text, and nothing else.
+
+    Args:
+        source: Pickle file with an episode, a list of episodes, or the arrays of a demonstration file.
+        out: File to write, something.npz.
+        env: Environment that the data come from. With it every step is checked before anything is written.
+        option: Options of that environment.
+        drop_unfinished: Drop last actions whose outcome was not recorded.
+        json: Print the file's card as JSON.
+    """
+    from tacit.interop.pickles import demonstrations
+
+    _write(demonstrations(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
+
+
+def _named_after(source: str) -> str:
+    if source.startswith("minari:"):
+        return f"{source.removeprefix('minari:').replace('/', '-')}.npz"
+    name = f"{Path(source).stem}.npz"
+    if Path(name).exists():
+        raise UserError(f"{name} exists: say where to write with -o FILE")
+    return name
+
+
+def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET")], /) -> None:
+    """Write demonstrations for other programs.
+
+    Args:
+        file: Demonstration file.
+        target: table.csv, or minari:NAME for a Minari dataset, such as minari:mine/tank/operators-v0.
+    """
+    from tacit.demos import load, to_csv
+
+    demos = load(file)
+    if target.startswith("minari:"):
+        from tacit.interop.minari import to_minari
+
+        to_minari(demos, target)
+    elif target.endswith(".csv"):
+        to_csv(demos, target)
+    else:
+        raise UserError(f"demonstrations are exported to something.csv or minari:NAME, not {target!r}")
+    print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
+
+
 def _build(env: str, env_kwargs: dict[str, Any]) -> Any:
-    import gymnasium
+    from tacit.envs.making import make
 
     spec = gridworld(env, env_kwargs)
-    if spec is not None:
-        return spec
-    try:
-        return gymnasium.make(env, **env_kwargs)
-    except (gymnasium.error.Error, TypeError) as error:
-        raise UserError(f"cannot make {env}: {error}") from None
+    return make(env, **env_kwargs) if spec is None else spec
 
 
 MADE = ("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed")
@@ -171,4 +277,7 @@ def _tell(demos: Demonstrations, file: str, json: bool) -> None:
 
 
 def main(args: list[str]) -> Any:
-    return call({"make": make, "show": show, "validate": validate, "convert": convert}, "demos", __doc__, args)
+    verbs: dict[str, Callable[..., Any]]
+    verbs = {"make": make, "show": show, "validate": validate, "convert": convert, "import": import_, "export": export}
+    verbs["from-pickle"] = from_pickle
+    return call(verbs, "demos", __doc__, args)

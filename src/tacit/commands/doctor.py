@@ -1,6 +1,6 @@
 """Is this installation in order? Versions, threads, and which extras are missing and how to get them.
 
-Exit status 1 when something that the core needs is missing.
+Exit status 1 when something that the core needs is missing or too old.
 
 Examples:
   tacit doctor
@@ -11,67 +11,214 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
+import tomllib
+from functools import cache
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tacit.commands import call, facts, new_table, print_json, print_table
 from tacit.run import versions
 
-CORE = ("numpy", "scipy", "gymnasium", "matplotlib", "rich", "tyro", "safetensors", "threadpoolctl")
-EXTRAS = {
-    "deep": (("jax", "optax", "equinox"), "PPO and the deep method"),
-    "robots": (("mujoco", "imageio", "imageio-ffmpeg"), "the robot environments and their videos"),
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PURPOSES = {
+    "deep": "PPO and the deep method",
+    "robots": "the robot environments and their videos",
+    "onnx": "policies and costs as ONNX graphs",
+    "minari": "demonstrations from and to Minari",
+    "tensorboard": "curves in TensorBoard",
+    "wandb": "curves in Weights & Biases",
+    "sb3": "agents of Stable-Baselines3, torch modules",
+    "ray": "sweeps over many machines",
+    "all": "deep and robots together",
+    "recordings": "making the shipped traffic recordings anew",
+    "commonroad": "another implementation of the traffic's geometry, for tests",
+    "docs": "the documentation as a site",
+    "dev": "tests and tools of this project",
 }
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+THREADS = (*LIBRARIES, "XLA_FLAGS")
+ROOT = Path(__file__).resolve().parents[3]
+"""Of a clone; an installed package has neither pyproject.toml nor lock files there."""
+
+
+@cache
+def requirements() -> dict[str, list[Requirement]]:
+    """{extra: what it needs}, the core under ""; from pyproject.toml in a clone, else from what was installed."""
+    from packaging.requirements import Requirement
+
+    file = ROOT / "pyproject.toml"
+    if file.is_file():
+        table = tomllib.loads(file.read_text("utf-8"))["project"]
+        found = {"": table["dependencies"], **table["optional-dependencies"]}
+        return _written_out({extra: [Requirement(text) for text in texts] for extra, texts in found.items()})
+    found = {"": [], **{extra: [] for extra in metadata.metadata("tacit").get_all("Provides-Extra") or []}}
+    for text in metadata.requires("tacit") or []:
+        requirement = Requirement(text)
+        extra = re.search(r"extra == ['\"]([^'\"]+)", str(requirement.marker or ""))
+        found.setdefault(extra[1] if extra else "", []).append(requirement)
+    return _written_out(found)
+
+
+def _written_out(extras: dict[str, list[Requirement]]) -> dict[str, list[Requirement]]:
+    """tacit[deep] replaced by what deep needs."""
+
+    def of(extra: str, above: tuple[str, ...] = ()) -> list[Requirement]:
+        result: list[Requirement] = []
+        for requirement in extras.get(extra, []):
+            inner = sorted(requirement.extras - {*above, extra})
+            own = requirement.name == "tacit"
+            result += [one for name in inner for one in of(name, (*above, extra))] if own else [requirement]
+        return result
+
+    return {extra: of(extra) for extra in extras}
 
 
 def examine() -> dict[str, Any]:
     """Everything that `tacit doctor` tells, as plain data."""
     from tacit import __version__
 
-    core = versions(CORE)
-    extras = {}
-    for name, (packages, purpose) in EXTRAS.items():
-        found = versions(packages)
-        missing = [package for package in packages if package not in found]
-        command = f"pip install 'tacit[{name}]'" if missing else None
-        extras[name] = {"purpose": purpose, "versions": found, "missing": missing, "install": command}
+    needed = requirements()
+    names = {extra: list(dict.fromkeys(one.name for one in wanted)) for extra, wanted in needed.items()}
+    core = versions(names[""])
+    extras: dict[str, dict[str, Any]] = {}
+    for extra in sorted(names.keys() - {""}, key=lambda name: [*PURPOSES, name].index(name)):
+        found = versions(names[extra])
+        missing = [package for package in names[extra] if package not in found]
+        extras[extra] = {
+            "purpose": PURPOSES.get(extra, ""),
+            "versions": found,
+            "missing": missing,
+            "install": f"pip install 'tacit[{extra}]'" if missing else None,
+        }
+    installed = {**core, **{name: version for extra in extras.values() for name, version in extra["versions"].items()}}
+    wrong = mismatches(needed, installed)
     return {
         "tacit": __version__,
         "installed": versions(["tacit"]).get("tacit"),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "cpu_count": _usable_cpus(),
+        "cpu_count": usable_cpus(),
         "threads": {name: os.environ.get(name) for name in THREADS},
         "core": core,
-        "missing": [package for package in CORE if package not in core],
+        "missing": [package for package in names[""] if package not in core],
+        "mismatches": wrong,
+        "unlocked": unlocked(installed),
         "extras": extras,
-        "advice": _advice(),
+        "advice": _advice(installed, wrong),
     }
 
 
-def _usable_cpus() -> int:
+def usable_cpus() -> int:
     """Those that this process may use, which in a container are fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _advice() -> list[str]:
+def mismatches(needed: dict[str, list[Requirement]], installed: dict[str, str]) -> list[dict[str, str]]:
+    """Installed packages whose version is not one that Tacit, or JAX, asks for."""
+    wrong: dict[str, dict[str, str]] = {}
+    for extra, wanted in needed.items():
+        for one in wanted:
+            version = installed.get(one.name)
+            if version is not None and not one.specifier.contains(version, prereleases=True):
+                entry = {
+                    "package": one.name,
+                    "installed": version,
+                    "wanted": str(one.specifier),
+                    "for": extra or "core",
+                }
+                wrong.setdefault(one.name, entry)
+    jaxlib = versions(["jaxlib"]).get("jaxlib")
+    specifier = _jaxlib_wanted() if "jax" in installed else None
+    if specifier is not None and (jaxlib is None or not specifier.contains(jaxlib, prereleases=True)):
+        wrong["jaxlib"] = {
+            "package": "jaxlib",
+            "installed": jaxlib or "none",
+            "wanted": str(specifier),
+            "for": f"jax {installed['jax']}",
+        }
+    return list(wrong.values())
+
+
+def _jaxlib_wanted() -> Any:
+    """The versions of jaxlib that the installed JAX works with."""
+    from packaging.requirements import Requirement
+
+    for text in metadata.requires("jax") or []:
+        one = Requirement(text)
+        if one.name == "jaxlib" and one.marker is None:
+            return one.specifier
+    return None
+
+
+def unlocked(installed: dict[str, str]) -> dict[str, str]:
+    """{package: version in the lock file} where a clone has one and another version is installed."""
+    file = ROOT / "requirements" / "dev.lock"
+    if not file.is_file():
+        return {}
+    pinned: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", file.read_text("utf-8"), re.MULTILINE):
+        pinned.setdefault(_plain(name), []).append(version)
+    return {
+        name: " or ".join(pinned[_plain(name)])
+        for name, version in installed.items()
+        if _plain(name) in pinned and version not in pinned[_plain(name)]
+    }
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _advice(installed: dict[str, str], wrong: list[dict[str, str]]) -> list[str]:
+    advice = [
+        f"{one['package']} {one['installed']} is installed, {one['for']} wants {one['package']}{one['wanted']}: "
+        f"pip install '{one['package']}{one['wanted']}'"
+        for one in wrong
+    ]
+    if int(installed.get("mujoco", "3").split(".")[0]) > 3:
+        advice.append(
+            f"mujoco {installed['mujoco']} moves robots differently from mujoco 3, for which the robots were made"
+        )
+    return advice + thread_advice(usable_cpus())
+
+
+def thread_advice(cpus: int) -> list[str]:
+    """Where more threads are asked for than there are processors, or nothing says how many."""
     advice = []
-    if _usable_cpus() > 1 and not any(os.environ.get(name) for name in THREADS[:3]):
+    for name in LIBRARIES:
+        value = os.environ.get(name, "")
+        if value and not value.isdigit():
+            advice.append(f"{name} is {value!r}, which is no number of threads")
+        elif value and int(value) > cpus:
+            advice.append(
+                f"{name}={value} on {cpus} processors: the threads get in each other's way; "
+                f"export {name}={cpus} or less"
+            )
+    if cpus > 1 and not any(os.environ.get(name) for name in LIBRARIES[:3]):
         advice.append(
             "several runs at once are fastest with one thread each: export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1"
         )
-    try:
-        mujoco = metadata.version("mujoco")
-    except metadata.PackageNotFoundError:
-        return advice
-    if int(mujoco.split(".")[0]) >= 4:
-        advice.append(f"mujoco {mujoco} moves robots differently from mujoco 3, for which the robots were made")
+    for pool in _pools():
+        if pool["num_threads"] > cpus and not any(os.environ.get(name) for name in LIBRARIES[:3]):
+            advice.append(f"{pool['internal_api']} uses {pool['num_threads']} threads on {cpus} processors")
     return advice
+
+
+def _pools() -> list[dict[str, Any]]:
+    """The thread pools of the libraries that are loaded."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ModuleNotFoundError:
+        return []
+    return list(threadpool_info())
 
 
 def doctor(*, json: bool = False) -> int:
@@ -81,9 +228,10 @@ def doctor(*, json: bool = False) -> int:
         json: Print JSON.
     """
     found = examine()
+    status = 1 if found["missing"] or any(one["for"] == "core" for one in found["mismatches"]) else 0
     if json:
         print_json(found)
-        return 1 if found["missing"] else 0
+        return status
     core, extras, threads = found["core"], found["extras"], found["threads"]
     facts(
         {
@@ -96,19 +244,23 @@ def doctor(*, json: bool = False) -> int:
     table = new_table("part", "for", "state")
     for column in table.columns:
         column.justify = "left"
-    missing = ", ".join(f"{package} missing" for package in CORE if package not in core)
+    missing = ", ".join(f"{package} missing" for package in found["missing"])
     table.add_row("core", "the exact method, gridworld, reports", missing or _listed(core))
     for name, extra in extras.items():
         lacking = ", ".join(f"{package} missing" for package in extra["missing"])
-        state = lacking or _listed(extra["versions"])
-        table.add_row(name, extra["purpose"], state)
+        table.add_row(name, extra["purpose"], lacking or _listed(extra["versions"]))
     print_table(table)
+    if found["missing"]:
+        print(f"to get what the core lacks: pip install {' '.join(found['missing'])}")
     for name, extra in extras.items():
         if extra["install"]:
             print(f"to get {name}: {extra['install']}")
     for line in found["advice"]:
         print(f"advice: {line}")
-    return 1 if found["missing"] else 0
+    if found["unlocked"]:
+        names = ", ".join(f"{name} ({version})" for name, version in found["unlocked"].items())
+        print(f"note: other versions than requirements/dev.lock has, in brackets: {names}")
+    return status
 
 
 def _listed(packages: dict[str, str]) -> str:

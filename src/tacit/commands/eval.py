@@ -1,7 +1,8 @@
 """Measure what a run learned against the truth: return and violations of its policy, quality of its cost.
 
 The policy is run for a number of fresh episodes; every number comes with a 95 % confidence interval. On a gridworld the
-same quantities are also computed exactly, beside those of the expert and of an agent that knows no constraint. The
+same quantities are also computed exactly, beside those of the expert and of an agent that knows no constraint. The cost
+of a deep run is judged on several distributions of states, at the threshold of `tacit calibrate` if there is one. The
 result is added to the run folder's eval.jsonl.
 
 Examples:
@@ -16,9 +17,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from tacit import cost_quality
 from tacit.commands import RunPath, call, open_run, print_json
-from tacit.commands.environment import gridworld
-from tacit.commands.summary import print_agents, print_quality
+from tacit.commands.environment import check_env, gridworld
+from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.errors import UserError
 from tacit.run import Run
 
@@ -38,6 +40,7 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
         json: Print the numbers as JSON.
     """
     opened = open_run(run)
+    check_env(opened.config["env"], opened.config["env_kwargs"])
     if episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {episodes}")
     if (opened.path / "model" / "proof.safetensors").exists():
@@ -45,6 +48,8 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
     exact = computed(opened)
     record |= exact
+    detection = {} if exact else cost_quality.of_run(opened)
+    record |= {"detection": detection} if detection else {}
     if video is not None:
         from tacit.video import record as film
 
@@ -55,19 +60,21 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
         return print_json({"run": opened.path, **record})
     rows = {"learned (sampled)": record["sampled"]}
     print_agents({**exact.get("table", {}), **rows}, title=f"{episodes} episodes, seed {seed}")
+    print_notice(opened)
     if exact:
         print_quality(exact["cost_quality"])
+    if detection:
+        print_detection(detection)
 
 
 def sampled(run: Run, episodes: int, seed: int) -> dict[str, Any]:
     """Means and intervals over fresh episodes."""
-    import gymnasium
-
+    from tacit.envs.making import make_vec
     from tacit.evaluate import evaluate as run_episodes
     from tacit.evaluate import summarize
 
     policy = load_policy(run)
-    env = gymnasium.make_vec(run.config["env"], num_envs=min(COPIES, episodes), **run.config["env_kwargs"])
+    env = make_vec(run.config["env"], min(COPIES, episodes), **run.config["env_kwargs"])
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
     try:
         found = summarize(run_episodes(env, policy, episodes, seed=seed, discount=spec.discount if spec else 1.0))

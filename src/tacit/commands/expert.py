@@ -19,9 +19,10 @@ import tyro
 
 from tacit.commands import EnvId, call
 from tacit.commands.environment import EnvOptions, Options
-from tacit.commands.learn import defaults, in_front, show
+from tacit.commands.learn import Log, defaults, in_front, show
 from tacit.inverse.registry import find
 from tacit.launch import execute, start_run
+from tacit.sinks import names_of, observed
 
 
 def main(args: list[str]) -> Any:
@@ -38,6 +39,7 @@ def main(args: list[str]) -> Any:
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
+        log: Log = None,
         json: bool = False,
     ) -> None:
         """Train an expert.
@@ -49,8 +51,10 @@ def main(args: list[str]) -> Any:
             options: Options of the environment.
             seed: Of everything random.
             out: Folder for run folders.
+            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
+        sinks = names_of(log)
         run, data = start_run(
             algorithm.name,
             in_front(env, env_id, algorithm),
@@ -60,6 +64,8 @@ def main(args: list[str]) -> Any:
             out=out,
             command=shlex.join(["tacit", "expert", *args]),
         )
-        show(run, execute(run, data), json)
+        with observed(run, sinks):
+            summary = execute(run, data)
+        show(run, summary, json)
 
     return call(expert, "expert", __doc__, args)

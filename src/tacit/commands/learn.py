@@ -29,6 +29,9 @@ from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import ALGORITHMS, Algorithm, find
 from tacit.launch import execute, start_run
 from tacit.run import Run
+from tacit.sinks import names_of, observed
+
+Log = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 
 
 def main(args: list[str]) -> Any:
@@ -50,9 +53,11 @@ def main(args: list[str]) -> Any:
         config: Annotated[config_class, tyro.conf.arg(name="")] = default,  # type: ignore[valid-type]
         preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *hidden] = named,
         demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
+        calibration: Annotated[int, tyro.conf.arg(metavar="N")] = 0,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
+        log: Log = None,
         json: bool = False,
     ) -> None:
         """Learn.
@@ -62,11 +67,14 @@ def main(args: list[str]) -> Any:
             config: Settings of the algorithm.
             preset: Where the defaults of the settings come from.
             demos: Demonstration file; made by the built-in expert when not given.
+            calibration: Hold out so many demonstrations, chosen by chance, for `tacit calibrate`.
             options: Options of the environment.
             seed: Of everything random.
             out: Folder for run folders.
+            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
+        sinks = names_of(log)
         run, data = start_run(
             algorithm.name,
             in_front(env, env_id, algorithm),
@@ -74,10 +82,15 @@ def main(args: list[str]) -> Any:
             seed=seed,
             settings=dataclasses.asdict(config),
             demos=demos,
+            calibration=calibration,
             out=out,
             command=shlex.join(["tacit", "learn", algorithm.name, *args]),
         )
-        show(run, execute(run, data), json)
+        if data is not None and not run.done:
+            print_preflight(run, data)
+        with observed(run, sinks):
+            summary = execute(run, data)
+        show(run, summary, json)
 
     return call(learn, f"learn {algorithm.name}", f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}", args)
 
@@ -88,7 +101,7 @@ def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM"
 
 
 def _with_algorithms() -> str:
-    lines = [f"  {algorithm.name:<12} {algorithm.summary}" for algorithm in ALGORITHMS.values() if algorithm.learns]
+    lines = [f"  {algorithm.name:<17} {algorithm.summary}" for algorithm in ALGORITHMS.values() if algorithm.learns]
     return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines])
 
 
@@ -109,6 +122,14 @@ def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
     if algorithm.preset is not None and env != env_id:
         raise UserError(f"give the environment before the options: {env} ...")
     return env
+
+
+def print_preflight(run: Run, data: Any) -> None:
+    """What is worth knowing before a run and costs next to nothing to find out, on stderr."""
+    from tacit.preflight import quick
+
+    for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
+        print(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}", file=sys.stderr)
 
 
 def pictures(run: Run) -> Path | None:

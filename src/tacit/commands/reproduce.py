@@ -15,19 +15,19 @@ Examples:
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
   tacit reproduce table-experts --redraw             table and figure anew, from the JSON
+  tacit reproduce robots --dry-run --json            what it would cost here, for scripts
 """
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import tyro
 
 from tacit import storage
-from tacit.commands import call
+from tacit.commands import call, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
 
@@ -54,6 +54,7 @@ def main(args: list[str]) -> Any:
         no_run: bool = False,
         redraw: bool = False,
         list: bool = False,
+        json: bool = False,
     ) -> None:
         """Reproduce.
 
@@ -70,12 +71,13 @@ def main(args: list[str]) -> Any:
             no_run: Run nothing, draw what is finished.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, and what the results hold.
+            json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
         """
         from tacit import reproduce as experiments
         from tacit.run import provenance
 
         if list:
-            return _list(Path(out))
+            return _list(Path(out), json)
         if name is None:
             raise UserError("name an experiment; `tacit reproduce --list` says what there is")
         module = experiments.find(name)
@@ -85,7 +87,7 @@ def main(args: list[str]) -> Any:
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run)
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
             numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run)
@@ -99,8 +101,12 @@ def main(args: list[str]) -> Any:
             text, picture = experiments.draw(module, results)
         storage.atomic_write_text(f"{base}.md", text)
         storage.atomic_write_bytes(f"{base}.png", picture)
-        print(f"{base}.json  {base}.md  {base}.png")
         missing = results.get("missing") or []
+        files = [f"{base}.{kind}" for kind in ("json", "md", "png")]
+        if json:
+            print_json({"name": name, "files": files, "runs": len(results.get("runs", [])), "missing": missing})
+        else:
+            print("  ".join(files))
         for lost in missing:
             to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
         if missing and not (no_run or redraw):
@@ -110,7 +116,7 @@ def main(args: list[str]) -> Any:
 
 
 def _from_runs(
-    module: ModuleType,
+    module: Any,
     seeds: str | None,
     quick: bool,
     runs: str,
@@ -119,23 +125,31 @@ def _from_runs(
     ray: str | None,
     dry_run: bool,
     no_run: bool,
+    json: bool,
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
-    from tacit.sweep import prepare, run_tasks, usable_cpus
+    from tacit.sweep import run_tasks, usable_cpus
     from tacit.sweep_ray import knock
-    from tacit.sweep_time import forecast, pace
+    from tacit.sweep_time import estimate, forecast, pace
 
     if ray is not None:
         knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
-    tasks = prepare(module.jobs(chosen, quick), runs)
-    to_stderr(forecast(tasks, workers or (usable_cpus() if ray is None else None), pace(runs, out)))
+    before, tasks = experiments.plan(module, chosen, quick, runs, making=False)
+    crew = workers or (usable_cpus() if ray is None else None)
+    known = pace(runs, out)
+    to_stderr(forecast([*before, *tasks], crew, known))
     if dry_run:
+        if json:
+            print_json(estimate([*before, *tasks], crew, known))
         return None
     if not no_run:
         try:
-            run_tasks(tasks, workers=workers, ray=ray)
+            if before:
+                run_tasks(before, workers=workers, ray=ray)
+                tasks = experiments.plan(module, chosen, quick, runs, making=True)[1]
+            run_tasks([task for task in tasks if experiments.can_run(task)], workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
     found = experiments.gather(module, tasks)
@@ -144,7 +158,7 @@ def _from_runs(
     return found
 
 
-def _measured(module: ModuleType, name: str, sets: int, base: Path, dry_run: bool) -> dict[str, Any] | None:
+def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool) -> dict[str, Any] | None:
     """The numbers of an experiment that needs nothing but this process."""
     from tacit.progress import live
     from tacit.sweep_time import in_words
@@ -173,13 +187,18 @@ def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
     return sets
 
 
-def _list(out: Path) -> None:
+def _list(out: Path, json: bool) -> None:
     from tacit.reproduce import EXPERIMENTS, in_words
 
+    rows = []
     for name, text in EXPERIMENTS.items():
         file = out / f"{name}.json"
         try:
             found = in_words(storage.read_json(file)) if file.exists() else "not there"
         except (UserError, KeyError, TypeError) as error:
             found = f"damaged or of another version: {error!r}"
-        print(f"{name:24} {text}\n{'':24} {file}: {found}")
+        rows.append({"name": name, "summary": text, "file": str(file), "results": found})
+        if not json:
+            print(f"{name:24} {text}\n{'':24} {file}: {found}")
+    if json:
+        print_json(rows)

@@ -11,21 +11,27 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.commands import RunPath, call, open_run
-from tacit.commands.learn import show
+from tacit.commands.environment import check_env
+from tacit.commands.learn import Log, show
 from tacit.inverse.registry import find
 from tacit.launch import execute
+from tacit.sinks import names_of, observed
 
 
-def resume(run: RunPath, /, *, json: bool = False) -> None:
+def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:
     """Continue.
 
     Args:
         run: Run folder, or its name within ./runs.
+        log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
         json: Print the summary as JSON.
     """
     opened = open_run(run)
+    check_env(opened.config["env"], opened.config["env_kwargs"])
     demos = opened.demonstrations() if find(opened.config["algo"]).learns else None
-    show(opened, execute(opened, demos), json)
+    with observed(opened, names_of(log)):
+        summary = execute(opened, demos)
+    show(opened, summary, json)
 
 
 def main(args: list[str]) -> Any:

@@ -19,19 +19,30 @@ COLUMNS = (
     "violation_occupancy",
     "excess_violation_occupancy",
 )
+ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
+STARTS = ("initial_violation_rate", "violation_rate_legal_start")
+"""Where the environment says how episodes end, and where some begin in violation: a table of their own."""
+DETECTION = ("auroc", "auprc", "iou", "false_alarms", "missed", "constrained")
 QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
 
 
 def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
     """Everything that summary.json and certificate.json say."""
     if summary.get("table"):
-        print_agents(summary["table"], title="what the agents do in the true environment")
+        labels = summary.get("labels", {})
+        agents = {labels.get(name, name): row for name, row in summary["table"].items()}
+        print_agents(agents, title="what the agents do in the true environment")
+        print_notice(run)
     if summary.get("cost_quality"):
         print_quality(summary["cost_quality"])
+    if summary.get("detection"):
+        print_detection(summary["detection"])
     if "boundaries" in summary:
         return print_findings(summary, run.metrics())
     if (run.path / "certificate.json").exists():
         print_certificate(run.read("certificate.json"))
+    elif summary.get("statement"):
+        print(summary["statement"])
     plain = {key: value for key, value in summary.items() if isinstance(value, str | int | float)}
     if not summary.get("statement"):
         print("\n".join(f"{key}: {value}" for key, value in plain.items()))
@@ -39,7 +50,26 @@ def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
 
 def print_agents(agents: Mapping[str, Mapping[str, Any]], title: str) -> None:
     """One row an agent, one column a metric."""
-    keys = [key for key in COLUMNS if any(key in row for row in agents.values())]
+    _print_metrics(agents, COLUMNS, title)
+    starts = STARTS if any(STARTS[1] in row for row in agents.values()) else ()
+    _print_metrics(
+        agents, (*ENDS, *starts), "how episodes end" + (", and those that begin in violation" if starts else "")
+    )
+
+
+def print_notice(run: Run) -> None:
+    """What must be said beside results of this environment."""
+    from tacit.envs.traffic import notice
+
+    text = notice(run.config["env"], run.config["env_kwargs"])
+    if text is not None:
+        print(f"{text[0].upper()}{text[1:]}.")
+
+
+def _print_metrics(agents: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
+    keys = [key for key in columns if any(key in row for row in agents.values())]
+    if not keys:
+        return
     table = new_table("", *(lookup(key).label for key in keys), title=title)
     for name, row in agents.items():
         table.add_row(AGENTS.get(name, name), *(cell(row.get(key), lookup(key).unit) for key in keys))
@@ -61,6 +91,23 @@ def print_quality(quality: Mapping[str, float]) -> None:
             f"{lookup('auroc').label} of the cost that drove the policy", cell(quality["auroc_cost"], "score")
         )
     print_table(table)
+
+
+def print_detection(detection: Mapping[str, Any]) -> None:
+    """The same on several distributions of states, at the learned threshold; see `tacit.cost_quality`."""
+    name, found = next((name, detection[name]) for name in ("map", "cost") if name in detection)
+    if not found["on"]:
+        return
+    kind = "calibrated" if found["calibrated"] else "not calibrated"
+    title = f"the {name} on different states, threshold {found['threshold']:.4g} ({kind})"
+    table = new_table("", *(lookup(key).label for key in DETECTION), title=title)
+    for states, row in found["on"].items():
+        table.add_row(states, *(cell(row.get(key), lookup(key).unit) for key in DETECTION))
+    print_table(table)
+    if "rejected" in found:
+        share = found["rejected"]["trajectories"]
+        ends = f"95 %: {100 * share['low']:.1f} to {100 * share['high']:.1f} %"
+        print(f"It rejects {100 * share['value']:.1f} % of {share['n']} held-out demonstrations ({ends}).")
 
 
 def print_findings(summary: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ for trajectory in data: ...
 
 from tacit.demos.check import problems, validate
 from tacit.demos.collect import collect, expert_demonstrations, expert_policy, sample_demonstrations
-from tacit.demos.convert import convert, from_csv, from_npz, to_csv
+from tacit.demos.convert import convert, for_environment, from_csv, from_npz, to_csv
 from tacit.demos.data import Demonstrations, Trajectory, make_card
 from tacit.demos.files import load, save, shipped
 
@@ -19,6 +19,7 @@ __all__ = [
     "convert",
     "expert_demonstrations",
     "expert_policy",
+    "for_environment",
     "from_csv",
     "from_npz",
     "load",

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.demos.data import Demonstrations
 from tacit.envs.gridworld_spec import GridworldSpec
+from tacit.envs.making import feature_names, flat_space, make
 from tacit.errors import UserError
 
 TOLERANCE = 1e-5
@@ -47,12 +48,12 @@ def _all_problems(demos: Demonstrations, target: Any) -> Iterator[str]:
     if not isinstance(target, gym.Env | gym.vector.VectorEnv):
         raise TypeError(f"expected an environment, its id or a GridworldSpec, not {type(target).__name__}")
     if isinstance(target, gym.vector.VectorEnv):
-        spaces = {"observations": target.single_observation_space, "actions": target.single_action_space}
+        spaces = {"observations": flat_space(target.single_observation_space), "actions": target.single_action_space}
     else:
-        spaces = {"observations": target.observation_space, "actions": target.action_space}
+        spaces = {"observations": flat_space(target.observation_space), "actions": target.action_space}
     misfits = [problem for name, space in spaces.items() for problem in _space_problems(demos, name, space)]
     yield from misfits
-    yield from _name_problems(demos, _attribute(target, "feature_names"))
+    yield from _name_problems(demos, feature_names(target))
     grid = getattr(target.unwrapped, "grid", None)
     if isinstance(grid, GridworldSpec):
         if not misfits:
@@ -64,12 +65,7 @@ def _all_problems(demos: Demonstrations, target: Any) -> Iterator[str]:
 
 def _make(demos: Demonstrations, env_id: str) -> gym.Env[Any, Any]:
     same = demos.card.get("env") == env_id
-    try:
-        return gym.make(env_id, **(demos.card.get("env_kwargs") or {} if same else {}))
-    except gym.error.Error as error:
-        raise UserError(f"cannot make {env_id!r}: {' '.join(str(error).split())}") from None
-    except TypeError as error:
-        raise UserError(f"cannot make {env_id!r} with the env_kwargs of the demonstrations' card: {error}") from None
+    return make(env_id, **(demos.card.get("env_kwargs") or {} if same else {}))
 
 
 def _attribute(env: Any, name: str) -> Any:

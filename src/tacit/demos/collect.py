@@ -30,8 +30,11 @@ def collect(
     """n complete episodes of an agent in a vector environment that resets its copies by itself.
 
     The number of episodes of each copy is fixed beforehand: taking whichever end first would favour short ones. True
-    costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`.
+    costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`. The policy gets
+    the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
     """
+    from tacit.envs.making import feature_names, flatten, rows
+
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
     mode = getattr(env.metadata.get("autoreset_mode"), "value", None)
@@ -41,27 +44,29 @@ def collect(
     quota = np.full(copies, n // copies) + (np.arange(copies) < n % copies)
     rng = np.random.default_rng([seed, 1])  # not the environment's stream
     observations, _ = env.reset(seed=seed)
-    running = [_Recorder(observations[i]) for i in range(copies)]
+    running = [_Recorder(row) for row in rows(env, observations)]
     finished: list[list[Trajectory]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)
     while any(len(done) < wanted for done, wanted in zip(finished, quota, strict=True)):
         actions = np.asarray(policy(observations, rng))
         observations, rewards, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
+        reached = rows(env, observations)
         for i in range(copies):
             if resetting[i]:
-                running[i] = _Recorder(observations[i])
+                running[i] = _Recorder(reached[i])
                 continue
             own = info.get("final_info", {}) if ended[i] and mode == "SameStep" else info
-            result = info["final_obs"][i] if ended[i] and mode == "SameStep" else observations[i]
+            last = ended[i] and mode == "SameStep"
+            result = flatten(env.single_observation_space, info["final_obs"][i]) if last else reached[i]
             known = "cost" in own and bool(np.broadcast_to(own.get("_cost", True), copies)[i])
             running[i].add(actions[i], rewards[i], float(own["cost"][i]) if known else None, result)
             if ended[i]:
                 if len(finished[i]) < quota[i]:
                     finished[i].append(running[i].trajectory(bool(terminated[i])))
-                running[i] = _Recorder(observations[i])
+                running[i] = _Recorder(reached[i])
         resetting = ended & ~resetting if mode == "NextStep" else resetting
-    names = getattr(env, "feature_names", None) or getattr(env.unwrapped, "feature_names", None)
+    names = feature_names(env)
     env_id = env.spec.id if env.spec is not None else None
     basis = make_card(env=env_id, feature_names=names, source="collected from an agent", seed=seed)
     return from_trajectories([t for record in finished for t in record], {**basis, **(card or {})})

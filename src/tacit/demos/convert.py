@@ -6,7 +6,9 @@ import csv
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,7 @@ def convert(
 
     A target something.replay.safetensors stores highway driving as problem and actions.
     """
-    kind = Path(source).suffix.lower()
-    if kind == ".csv":
-        demos = from_csv(source, card=card, drop_unfinished=drop_unfinished)
-    elif kind == ".npz":
-        demos = from_npz(source, card=card)
-    elif kind == ".safetensors":
-        demos = load(source)
-    else:
-        raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
+    demos = read_any(source, card=card, drop_unfinished=drop_unfinished)
     if Path(target).suffix.lower() == ".csv":
         to_csv(demos, target)
     elif os.fspath(target).endswith(".safetensors"):
@@ -49,6 +43,51 @@ def convert(
     else:
         save(demos, target)
     return demos
+
+
+def read_any(
+    source: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
+) -> Demonstrations:
+    """Demonstrations from a .csv table, .npz arrays, a demonstration file, or (minari:ID) a Minari dataset."""
+    kind = Path(source).suffix.lower()
+    if os.fspath(source).startswith("minari:"):
+        from tacit.interop.minari import from_minari
+
+        demos = from_minari(os.fspath(source))
+        return replace(demos, card={**demos.card, **(card or {})})
+    if kind == ".csv":
+        return from_csv(source, card=card, drop_unfinished=drop_unfinished)
+    if kind == ".npz":
+        return from_npz(source, card=card)
+    if kind == ".safetensors":
+        return load(source)
+    if kind in (".pkl", ".pickle", ".p"):
+        raise UserError(
+            f"{os.fspath(source)!r} is a pickle, which can run code: `tacit demos from-pickle` does not let it"
+        )
+    raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
+
+
+def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Mapping[str, Any]) -> Demonstrations:
+    """The demonstrations with an environment on their card, and its names and action type where they have none.
+
+    env: the environment, or a `GridworldSpec`. Whole numbers written as floats become the integers of a Discrete space.
+    """
+    import gymnasium as gym
+
+    from tacit.envs.making import feature_names
+
+    card = {**data.card, "env": env_id, "env_kwargs": dict(env_kwargs)}
+    actions = data.actions
+    if isinstance(env, gym.Env):
+        if card.get("feature_names") is None and data.observations.ndim == 2:
+            names = feature_names(env)
+            card["feature_names"] = None if names is None or len(names) != data.observations[0].size else list(names)
+        discrete = isinstance(env.action_space, gym.spaces.Discrete)
+        column = actions.reshape(len(actions), -1)
+        if discrete and column.shape[1] == 1 and (column == np.floor(column)).all():
+            actions = column[:, 0].astype(np.int64)
+    return replace(data, actions=actions, card=card)
 
 
 def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None) -> Demonstrations:
@@ -75,18 +114,19 @@ def from_csv(
     observations were never recorded, `drop_unfinished` drops the actions whose outcome is unknown.
     """
     text = _decode(path)
-    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    episodes: dict[str, list[tuple[int, dict[str, str]]]] = {}
     try:
-        names = list(table.fieldnames or [])
-        records = list(table)
+        names = next((row for row in table if row), [])
+        columns = _Columns(path, names)
+        for line, row in enumerate((row for row in table if row), start=2):
+            # Before anything is made of it: a wide header over many short rows must not become a wide table.
+            if len(row) != len(names):
+                raise UserError(f"{path}, row {line}: it does not have as many cells as the header; complete it")
+            record = dict(zip(names, row, strict=True))
+            episodes.setdefault(record["episode"].strip(), []).append((line, record))
     except csv.Error as error:
         raise UserError(f"{path}, line {table.line_num}: not a CSV table: {error}") from None
-    columns = _Columns(path, names)
-    episodes: dict[str, list[tuple[int, dict[str, str]]]] = {}
-    for line, record in enumerate(records, start=2):
-        if None in record or None in record.values():
-            raise UserError(f"{path}, row {line}: it does not have as many cells as the header; complete it")
-        episodes.setdefault(record["episode"].strip(), []).append((line, record))
     if not episodes:
         raise UserError(f"{path} has no rows: there are no demonstrations in it")
     trajectories = [columns.trajectory(episode, rows, drop_unfinished) for episode, rows in episodes.items()]
@@ -110,8 +150,8 @@ class _Columns:
     def __init__(self, path: str | os.PathLike[str], names: list[str]) -> None:
         self.path = path
         if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UserError(f"{path} has the column {twice!r} twice")
+            twice = Counter(names).most_common(1)[0][0]
+            raise UserError(f"{path} has the column {twice[:80]!r} twice")
         self.observations = ["obs"] if "obs" in names else [name for name in names if name.startswith("obs_")]
         self.actions = ["act"] if "act" in names else [name for name in names if name.startswith("act_")]
         self.has_cost = "cost" in names

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.demos.data import SCHEMA, Demonstrations
 from tacit.errors import UserError
-from tacit.storage import atomic_open, from_json, to_json
+from tacit.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
 
 ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
 CARD = "card.json"
@@ -143,7 +143,12 @@ def _checked_members(
         if name == CARD and info.file_size > MAX_CARD_BYTES:
             raise UserError(f"{path}: {CARD} has {info.file_size} bytes, at most {MAX_CARD_BYTES} are read")
         members[name] = info
-    total = sum(info.file_size for info in members.values())
+    total, stored = (sum(getattr(info, key) for info in members.values()) for key in ("file_size", "compress_size"))
+    if total > may_unpack(stored, max_bytes) and total <= max_bytes:
+        raise UserError(
+            f"{path} unpacks from {stored} to {total} bytes, more than {GROWTH} times as many: it is not what it seems "
+            "and was not read"
+        )
     if total > max_bytes:
         raise UserError(
             f"{path} would need {total} bytes of memory, more than {max_bytes}; raise max_bytes if you trust it"
@@ -174,6 +179,8 @@ def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zi
 
 def shipped(env_id: str) -> Path | None:
     """The demonstrations that come with the package for an environment, if there are any."""
+    if not env_id.startswith("tacit/"):
+        return None
     name = env_id.rpartition("/")[2].rpartition("-v")[0].lower()
     file = Path(__file__).parent / "data" / f"{name}.npz"
     if file.is_file():

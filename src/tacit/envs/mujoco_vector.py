@@ -115,9 +115,6 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         return float(self.model.opt.timestep * self.task.frame_skip)
 
     def _open_backend(self) -> None:
-        from mujoco import MjData
-        from mujoco.rollout import Rollout
-
         n, task = self.num_envs, self.task
         # Column 0 is the simulator's clock. It is left at 0 before every step, which makes a self-reset of the
         # simulator visible: the clock then stands before the end of the step.
@@ -125,10 +122,23 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         self._out = np.empty((n, task.frame_skip, 1 + task.nq + task.nv))
         self._control = np.empty((n, task.frame_skip, task.nu))
         self._models = [self.model] * n
+        self._open_threads()
+
+    def _open_threads(self) -> None:
+        from mujoco import MjData
+        from mujoco.rollout import Rollout
+
         self._datas = [MjData(self.model) for _ in range(self.nthread)]
         self._rollout = Rollout(nthread=self.nthread if self.nthread > 1 else 0)
         # Four pieces of work a thread: enough to even out copies in contact with those in the air.
-        self._chunk = -(-n // (4 * self.nthread))
+        self._chunk = -(-self.num_envs // (4 * self.nthread))
+
+    def use_threads(self, nthread: int) -> None:
+        """Step the copies with so many threads from now on; no number changes."""
+        if nthread != self.nthread:
+            self._rollout.close()
+            self.nthread = nthread
+            self._open_threads()
 
     # ------------------------------------------------------------ Gymnasium's interface
 

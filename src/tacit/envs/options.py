@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from importlib import import_module
@@ -32,26 +31,17 @@ def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
     """UserError for an environment that does not exist or does not have these options."""
-    import gymnasium
+    from tacit.envs.making import find_spec
 
-    module, _, name = env.rpartition(":")  # module:Name-v0 is registered when the module is imported
-    if module:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            raise UserError(f"cannot import {module!r}, the module of the environment: {error}") from None
-    if name not in gymnasium.registry:
-        close = difflib.get_close_matches(name, [*gymnasium.registry], n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
-        raise UserError(f"there is no environment {name!r}; {hint}")
-    creator = gymnasium.registry[name].entry_point
+    spec = find_spec(env, here=True)
+    creator = spec.entry_point or spec.vector_entry_point
     if isinstance(creator, str):
         file, _, attribute = creator.partition(":")
         creator = getattr(import_module(file), attribute)
     parameters = inspect.signature(creator).parameters if callable(creator) else {}
     unknown = sorted(set(env_kwargs) - set(parameters))
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        raise UserError(f"{name} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
+        raise UserError(f"{spec.id} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
 
 
 def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:

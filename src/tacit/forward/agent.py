@@ -56,9 +56,20 @@ def optimiser(eps: Any = 1e-8) -> optax.GradientTransformation:
     return optax.scale_by_adam(eps=eps)
 
 
+def parted(opt_state: Any) -> tuple[Any, Any]:
+    """The optimiser's state for the policy, and for the critics."""
+    mu, nu = opt_state.mu, opt_state.nu
+    return opt_state._replace(mu=mu.actor, nu=nu.actor), opt_state._replace(mu=mu.critics, nu=nu.critics)
+
+
+def joined(actor: Any, critics: Any) -> Any:
+    """The optimiser's state for all networks; both have taken the same number of steps."""
+    return actor._replace(mu=nets.Params(actor.mu, critics.mu), nu=nets.Params(actor.nu, critics.nu))
+
+
 def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> State:
     """Fresh networks and freshly reset environments."""
-    nets.use_one_thread()
+    _use_threads(env, config.threads)
     interface = collect.interface_of(env, scaled=config.scale_actions)
     check(config, env.num_envs)
     rng = np.random.default_rng([seed, 0])
@@ -80,11 +91,17 @@ def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> St
 
 def resume(env: VectorEnv, config: Config, state: State) -> State:
     """Put the environments where the state left them. UserError if they do not fit together."""
-    nets.use_one_thread()
+    _use_threads(env, config.threads)
     check(config, env.num_envs)
     state.interface.require(collect.interface_of(env, scaled=config.scale_actions), "the saved agent")
     seed = int(np.random.SeedSequence([state.seed, 2, state.steps]).generate_state(1)[0])
     return replace(state, carry=collect.restore(env, state.interface, state.carry, seed))
+
+
+def _use_threads(env: VectorEnv, threads: int) -> None:
+    nets.use_threads(threads)
+    if threads > 1 and hasattr(env.unwrapped, "use_threads"):  # else as many as it was made with
+        env.unwrapped.use_threads(threads)
 
 
 def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
@@ -105,6 +122,8 @@ def check(config: Config, n_envs: int) -> None:
             f"rollout_steps ({config.rollout_steps}) must be a multiple of the number of environments ({n_envs})"
             f" and of batch_size ({config.batch_size})"
         )
+    if config.threads < 1:
+        raise UserError(f"threads is at least 1, not {config.threads}")
     if config.epochs < 1 or config.lr <= 0 or not 0 <= config.gamma <= 1:
         raise UserError("epochs must be at least 1, lr positive and gamma between 0 and 1")
     if not 0 <= config.lr_decay_start < 1:
@@ -190,7 +209,7 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
     """The state that `state_to_arrays` saved. UserError if the file holds something else."""
     if metadata.get("kind") != "ppo" or metadata.get("version") != VERSION:
         raise UserError("this checkpoint does not hold a PPO agent of this version of Tacit")
-    nets.use_one_thread()
+    nets.use_threads(1)
     interface = interface_from(metadata["interface"])
     blank = nets.make_params(
         np.random.default_rng(0),

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.making import make_vec as make_vec
+from tacit.envs.making import resets_same_step
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
 
@@ -70,33 +72,15 @@ class Carry:
     """What the environment's `get_state` gave; None if it has none."""
 
 
-def make_vec(env_id: str, n_envs: int, **kwargs: Any) -> VectorEnv:
-    """N copies of a registered environment that reset themselves within the same step: batched if it has that."""
-    import gymnasium as gym
-
-    if gym.spec(env_id).vector_entry_point is not None:
-        env = gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
-        if _same_step(env):
-            return env
-        env.close()
-    mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    return gym.make_vec(env_id, num_envs=n_envs, vectorization_mode="sync", vector_kwargs=mode, **kwargs)
-
-
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
     """The policy's view of the environment; UserError if a policy of ours cannot run in it."""
-    if not _same_step(env):
+    if not resets_same_step(env):
         raise UserError(
             "the vector environment must reset its copies within the same step, its mode is"
             f" {env.metadata.get('autoreset_mode')}: make it with"
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
     return Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
-
-
-def _same_step(env: VectorEnv) -> bool:
-    mode = env.metadata.get("autoreset_mode")
-    return getattr(mode, "value", mode) == AutoresetMode.SAME_STEP.value
 
 
 def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:

@@ -2,8 +2,8 @@
 
 The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
 and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
-trained to keep that much more distance than the constraint asks for (robots only): behaviour that lives at the wall
-would otherwise step over it now and then under its own noise.
+trained to keep that much more distance than the constraint asks for (robots and highway only): behaviour that lives at
+the wall would otherwise step over it now and then under its own noise.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import RunFailed, UserError
+from tacit.evaluate import copies_for
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
 from tacit.run import versions
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tacit.policy import Policy
     from tacit.run import Run
 
-EVALUATION_COPIES = 50
 METRICS_SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  violating {violating:.2%}  multiplier {lam:.3g}"
 
 
@@ -36,7 +36,7 @@ class Config(ppo_lagrangian.Config):
     """Settings of an expert."""
 
     margin: float = 0.0
-    """How much more distance than the constraint asks for, in the unit of its feature; robots only."""
+    """How much more distance than the constraint asks for, in the unit of its feature; robots and highway only."""
     fall_cost: float = 0.0
     """Cost of ending an episode early, in violating steps. 1/(1 - cost_gamma) makes it as bad as violating for ever, so
     that falling is no way out of the constraint."""
@@ -61,6 +61,10 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     try:
         interface_of(env, scaled=config.scale_actions)
         cautious_cost(env, config.margin)
+        env.reset(seed=0)
+        info = env.step(env.action_space.sample())[4]
+        if "cost" not in info and "cost" not in info.get("final_info", {}):
+            raise UserError(f'{env_id} does not report info["cost"], the constraint that an expert is to know')
     finally:
         env.close()
 
@@ -78,7 +82,7 @@ def run(
         env.close()
     arrays, card = policy.to_arrays()
     run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs)})
-    test = make_vec(env_id, min(EVALUATION_COPIES, max(1, config.eval_episodes)), **env_kwargs)
+    test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
     try:
         table = evaluations(test, policy, config.eval_episodes, seed)
         run.log_eval({"steps": config.total_steps, **table})
@@ -192,7 +196,10 @@ def demonstrate(
     succeeded = getattr(env.unwrapped, "succeeded", None)
     last = drawn.observations[drawn.row_offsets + drawn.lengths]
     complete = ~drawn.terminated if succeeded is None else succeeded(last)
-    good = np.flatnonzero((costs == 0) & complete)
+    # Nor may an episode begin in violation: the first state is demonstrated, too.
+    violated = getattr(getattr(env.unwrapped, "rule", None), "violated", None)
+    legal = True if violated is None else ~violated(drawn.observations[drawn.row_offsets])
+    good = np.flatnonzero((costs == 0) & complete & legal)
     if len(good) < n:
         raise RunFailed(
             f"only {len(good)} of {len(drawn)} episodes of this expert keep to the constraint and reach the end, "
@@ -203,7 +210,7 @@ def demonstrate(
         "env": env_id,
         "env_kwargs": dict(env_kwargs),
         "source": "expert trained with the true cost (PPO-Lagrangian family), stochastic policy",
-        "note": f"the first {n} of {len(good)} episodes without violation and of full length, of {len(drawn)} drawn",
+        "note": f"the first {n} of {len(good)} complete episodes without violation, of {len(drawn)} drawn",
         "expert": {"seed": seed, "run": run.name, "steps": run.config["config"]["total_steps"]},
         "command": run.read("provenance.json").get("command"),
         "versions": {**chosen.card.get("versions", {}), **versions(("mujoco", "jax"))},

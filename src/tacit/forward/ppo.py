@@ -15,7 +15,8 @@ passed kl_factor * target_kl. With entropy="loss" the bonus is  - beta E H(pi(.|
 implementations; that looks one step ahead only and optimises something else than (1).
 
 The update is written for K signals with one critic each and advantages  A = sum_k w_k A_k;  PPO is K = 1, w = 1, and
-`ppo_lagrangian` adds a cost with a negative weight. Everything after the rollout happens in one compiled function.
+`ppo_lagrangian` adds a cost with a negative weight. Everything after the rollout happens in one compiled function:
+first the policy learns, then the critics, which share nothing with it, for as many epochs.
 The state of a training and its checkpoint are in `agent`, rollouts in `collect`.
 """
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -43,6 +45,9 @@ from tacit.gae import gae
 __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
 
 Metrics = dict[str, float]
+Rows = dict[str, jax.Array]
+Updated = tuple[nets.Params, Any, dict[str, jax.Array]]
+"""Networks, optimiser, and what there is to tell of an update."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,9 @@ class Config:
     """Rewards over the running standard deviation of their discounted sum."""
     reward_clip: float = 10.0
     """Bound of normalised rewards."""
+    threads: int = 1
+    """Cores for this training. With 2 the copies are stepped by two threads and, where there is no early stop, policy
+    and critics learn at the same time; two trainings side by side, one thread each, use two cores better."""
 
 
 class Batch(NamedTuple):
@@ -140,10 +148,8 @@ class Hyper(NamedTuple):
 # The update, compiled
 
 
-def _samples(
-    params: nets.Params, batch: Batch, hyper: Hyper, relative: bool
-) -> tuple[dict[str, jax.Array], jax.Array, jax.Array]:
-    """What the epochs work on, one row a sample; the explained variance (K,) of the critics; the mean entropy."""
+def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) -> tuple[Rows, Rows]:
+    """What the epochs work on, one row a sample; the explained variance (K,) of the critics and the mean entropy."""
     shape = batch.done.shape
     flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     obs, next_obs, act = flat(batch.obs), flat(batch.next_obs), flat(batch.act)
@@ -163,78 +169,135 @@ def _samples(
         weights = weights.at[1:].multiply(jnp.std(advantages[0]))
     rows = {"obs": obs, "act": act, "log_prob": log_prob, "advantage": weights @ advantages, "target": targets.T}
     explained = 1.0 - jnp.var(targets - values, axis=1) / (jnp.var(targets, axis=1) + 1e-12)
-    return rows, explained, entropy.mean()
+    return rows, {"explained_variance": explained, "entropy": entropy.mean()}
 
 
 def _standardised(x: jax.Array) -> jax.Array:
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-def _loss(params: nets.Params, rows: dict[str, jax.Array], hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """(2) on a minibatch."""
-    log_prob, entropy = nets.log_prob(params.actor, rows["obs"], rows["act"])
+def _policy_loss(actor: nets.Actor, rows: Rows, hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The policy's part of (2) on a minibatch."""
+    log_prob, entropy = nets.log_prob(actor, rows["obs"], rows["act"])
     log_ratio = log_prob - rows["log_prob"]
     ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
     clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
-    policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    values = jnp.concatenate([critic(rows["obs"]) for critic in params.critics], axis=1)
-    value_losses = jnp.mean((values - rows["target"]) ** 2, axis=0)
-    loss = policy_loss + hyper.value_coef * jnp.sum(value_losses) - hyper.beta_loss * jnp.mean(entropy)
-    return loss, {
+    loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    return loss - hyper.beta_loss * jnp.mean(entropy), {
         "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
         "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip),
-        "policy_loss": policy_loss,
-        "value_losses": value_losses,
+        "policy_loss": loss,
     }
 
 
-def _clipped(gradients: nets.Params, limit: Any) -> nets.Params:
-    """Every network's gradient shortened to the limit."""
-
-    def shortened(net: Any) -> Any:
-        norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(net)))
-        factor = jnp.minimum(1.0, limit / (norm + 1e-12))
-        return jax.tree.map(lambda g: g * factor, net)
-
-    return nets.Params(shortened(gradients.actor), tuple(map(shortened, gradients.critics)))
+def _value_loss(critics: tuple[nets.MLP, ...], rows: Rows, hyper: Hyper) -> tuple[jax.Array, jax.Array]:
+    """The critics' part of (2) on a minibatch, and the squared error (K,) of each."""
+    values = jnp.concatenate([critic(rows["obs"]) for critic in critics], axis=1)
+    losses = jnp.mean((values - rows["target"]) ** 2, axis=0)
+    return hyper.value_coef * jnp.sum(losses), losses
 
 
-@partial(jax.jit, static_argnames=("standardise", "relative"))
-def _update(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
-) -> tuple[nets.Params, Any, dict[str, jax.Array]]:
-    """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
-    rows, explained, entropy = _samples(params, batch, hyper, relative)
+def _shortened(gradient: Any, limit: Any) -> Any:
+    """A network's gradient, no longer than the limit."""
+    norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient)))
+    factor = jnp.minimum(1.0, limit / (norm + 1e-12))
+    return jax.tree.map(lambda g: g * factor, gradient)
+
+
+def _stepped(net: Any, opt_state: Any, gradient: Any, lr: Any, hyper: Hyper) -> tuple[Any, Any]:
+    """A network and its optimiser after one step of Adam."""
+    steps, opt_state = agent.optimiser(hyper.adam_eps).update(gradient, opt_state)
+    return jax.tree.map(lambda p, step: p - lr * step, net, steps), opt_state
+
+
+def _learn_policy(
+    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str
+) -> tuple[nets.Actor, Any, dict[str, jax.Array]]:
+    """Epochs of minibatch steps until they are over or the policy has moved too far."""
+    rows = {name: rows[name] for name in ("obs", "act", "log_prob", "advantage")}
     if standardise == "rollout":
         rows["advantage"] = _standardised(rows["advantage"])
-    adam = agent.optimiser(hyper.adam_eps)
 
-    def minibatch(carry: tuple[nets.Params, Any], part: dict[str, jax.Array]) -> tuple[tuple[nets.Params, Any], Any]:
-        params, opt_state = carry
+    def minibatch(carry: tuple[nets.Actor, Any], part: Rows) -> tuple[tuple[nets.Actor, Any], Any]:
+        actor, opt_state = carry
         if standardise == "minibatch":
             part = {**part, "advantage": _standardised(part["advantage"])}
-        gradients, info = jax.grad(_loss, has_aux=True)(params, part, hyper)
-        gradients = _clipped(gradients, hyper.max_grad_norm)
-        steps, opt_state = adam.update(gradients, opt_state)
-        actor = jax.tree.map(lambda p, step: p - hyper.lr_actor * step, params.actor, steps.actor)
-        critics = jax.tree.map(lambda p, step: p - hyper.lr * step, params.critics, steps.critics)
-        return (nets.Params(actor, critics), opt_state), info
+        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper)
+        gradient = _shortened(gradient, hyper.max_grad_norm)
+        return _stepped(actor, opt_state, gradient, hyper.lr_actor, hyper), info
 
     def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        number, params, opt_state, _ = carry
+        number, actor, opt_state, _ = carry
         parts = jax.tree.map(lambda x: x[order[number]], rows)
-        (params, opt_state), infos = jax.lax.scan(minibatch, (params, opt_state), parts)
-        return number + 1, params, opt_state, jax.tree.map(lambda x: x.mean(axis=0), infos)
+        (actor, opt_state), infos = jax.lax.scan(minibatch, (actor, opt_state), parts)
+        return number + 1, actor, opt_state, jax.tree.map(jnp.mean, infos)
 
     def unfinished(carry: tuple[Any, ...]) -> jax.Array:
         return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
 
     nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
-    nothing["value_losses"] = jnp.zeros(len(params.critics), jnp.float32)
-    number, params, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, params, opt_state, nothing))
+    epochs, actor, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, actor, opt_state, nothing))
+    return actor, opt_state, {**info, "epochs": epochs}
+
+
+def _learn_critics(
+    critics: tuple[nets.MLP, ...], opt_state: Any, rows: Rows, order: Any, epochs: Any, hyper: Hyper
+) -> tuple[tuple[nets.MLP, ...], Any, jax.Array]:
+    """So many epochs of minibatch steps; the mean squared errors (K,) of the last."""
+    rows = {name: rows[name] for name in ("obs", "target")}
+
+    def minibatch(carry: tuple[Any, Any], part: Rows) -> tuple[tuple[Any, Any], jax.Array]:
+        critics, opt_state = carry
+        gradients, losses = jax.grad(_value_loss, has_aux=True)(critics, part, hyper)
+        gradients = tuple(_shortened(gradient, hyper.max_grad_norm) for gradient in gradients)
+        return _stepped(critics, opt_state, gradients, hyper.lr, hyper), losses
+
+    def epoch(number: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        critics, opt_state, _ = carry
+        parts = jax.tree.map(lambda x: x[order[number]], rows)
+        (critics, opt_state), losses = jax.lax.scan(minibatch, (critics, opt_state), parts)
+        return critics, opt_state, losses.mean(axis=0)
+
+    nothing = jnp.zeros(len(critics), jnp.float32)
+    return jax.lax.fori_loop(0, epochs, epoch, (critics, opt_state, nothing))
+
+
+@partial(jax.jit, static_argnames=("standardise", "relative"))
+def _update(
+    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+) -> Updated:
+    """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
+    rows, about = _samples(params, batch, hyper, relative)
+    for_actor, for_critics = agent.parted(opt_state)
+    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+    critics = _learn_critics(params.critics, for_critics, rows, order, policy[2]["epochs"], hyper)
+    return _joined(policy, critics, about)
+
+
+def _joined(policy: tuple[Any, ...], critics: tuple[Any, ...], about: Rows) -> Updated:
+    params = nets.Params(policy[0], critics[0])
     finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
-    info |= {"epochs": number, "explained_variance": explained, "entropy": entropy, "finite": finite}
-    return params, opt_state, info
+    info = {**about, **policy[2], "value_losses": critics[2], "finite": finite}
+    return params, agent.joined(policy[1], critics[1]), info
+
+
+_jit_samples = jax.jit(_samples, static_argnames="relative")
+_jit_policy = jax.jit(_learn_policy, static_argnames="standardise")
+_jit_critics = jax.jit(_learn_critics)
+
+
+def _update_at_once(
+    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+) -> Updated:
+    """The same as `_update` for a training without early stop: policy and critics learn at the same time."""
+    rows, about = _jit_samples(params, batch, hyper, relative)
+    for_actor, for_critics = agent.parted(opt_state)
+    with ThreadPoolExecutor(1) as pool:  # starting a thread costs nothing beside an update
+        task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
+        critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
+        policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+        jax.block_until_ready(policy)
+    return _joined(policy, critics.result(), about)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -307,8 +370,9 @@ def improve(
         kl_limit=math.inf if config.target_kl is None else config.kl_factor * config.target_kl,
     )
     order = order.reshape(config.epochs, -1, config.batch_size)
-    kind = {"standardise": config.standardise, "relative": relative}
-    params, opt_state, info = _update(state.params, state.opt_state, batch, order, hyper, **kind)
+    kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative}
+    update = _update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else _update
+    params, opt_state, info = update(state.params, state.opt_state, batch, order, hyper, **kind)
     info = jax.device_get(info)
     losses = (info["policy_loss"], info["approx_kl"], *info["value_losses"])
     if not (info["finite"] and np.isfinite(losses).all()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,13 +25,26 @@ def fit(
     actor: nets.Actor, obs: np.ndarray, act: np.ndarray, rng: np.random.Generator, steps: int = STEPS
 ) -> nets.Actor:
     """The actor that maximises the likelihood of actions (n, A) given normalised observations (n, obs_size)."""
+    *_, last = pieces(actor, obs, act, rng, steps)
+    return last
+
+
+def pieces(
+    actor: nets.Actor,
+    obs: np.ndarray,
+    act: np.ndarray,
+    rng: np.random.Generator,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    lr: float = LR,
+) -> Iterator[nets.Actor]:
+    """The same, ten times on its way there."""
     opt_state = optax.scale_by_adam().init(actor)
     each = max(1, steps // PIECES)
     for piece in range(PIECES):
-        chosen = rng.integers(len(obs), size=(each, min(BATCH, len(obs))))
-        lr = LR * (1.0 - piece / PIECES)
-        actor, opt_state = _fit(actor, opt_state, obs[chosen], act[chosen], lr)
-    return actor
+        chosen = rng.integers(len(obs), size=(each, min(batch, len(obs))))
+        actor, opt_state = _fit(actor, opt_state, obs[chosen], act[chosen], lr * (1.0 - piece / PIECES))
+        yield actor
 
 
 @partial(jax.jit, donate_argnums=(1,))

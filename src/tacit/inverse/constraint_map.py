@@ -3,7 +3,8 @@
 The cost that drives the policy may read everything at once. The map is additive, soft thresholds on single named
 inputs, and sparse: the same dual as the run's, on the demonstrations against all the states that the learner tried
 (bootstrap and every forward phase), with a budget on every feature, which acts as an L1 penalty: a threshold that does
-not earn its price is not used. It is read off one input at a time:
+not earn its price is not used. (Of one or two inputs a person can read any cost, as a picture: if the run's has a
+network on all of them, so has the map.) It is read off one input at a time:
 
     boundaries(...)   where the cost of an input, the others as in the demonstrations, passes what demonstrations ever
                       cost, and the band between there and the nearest demonstration, about which nothing can be known
@@ -12,12 +13,12 @@ not earn its price is not used. It is read off one input at a time:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.cost import LearnedCost
+from tacit.cost import Inputs, LearnedCost
 from tacit.inverse import features, mce
 from tacit.inverse.samples import Expert
 
@@ -27,40 +28,69 @@ THRESHOLDS = 24
 SPARSITY = 0.002
 """Price of a unit of lam, in units of a feature's mean."""
 GRID = 801
+READABLE, HIDDEN = 2, (64, 64)
+"""So many inputs make a picture; layers of the network on both."""
 
 
 def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> LearnedCost:
-    """The additive cost of this run's data."""
-    rng = np.random.default_rng([seed, 5])
-    inputs = state.inputs
+    """The map of this run's data."""
     learner = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
-    expert_z, learner_z = inputs.scaled(expert.rows), inputs.scaled(learner)
+    return fit_rows(
+        state.inputs,
+        expert.rows,
+        learner,
+        mce.cost_of(state, config).of_rows(learner),
+        np.random.default_rng([seed, 5]),
+        at=config.at,
+        expert_square=config.expert_square,
+        learner_square=config.learner_square,
+        joint=config.joint if len(state.inputs.columns) <= READABLE else 0,
+    )
+
+
+def fit_rows(
+    inputs: Inputs,
+    expert: Array,
+    learner: Array,
+    cost: Array,
+    rng: np.random.Generator,
+    *,
+    at: Literal["next", "current"],
+    expert_square: float = 0.0,
+    learner_square: float = 0.0,
+    joint: int = 0,
+) -> LearnedCost:
+    """The cost of rows (n, width) of the demonstrations against rows of the learner; additive but for `joint` features.
+
+    cost: (n,) what is known of the cost of the learner's rows, to look more often at those that lie beyond a boundary.
+    """
+    expert_z, learner_z = inputs.scaled(expert), inputs.scaled(learner)
     params = features.init(
         rng,
         np.concatenate([expert_z, learner_z[rng.integers(len(learner_z), size=len(expert_z))]]),
         thresholds=THRESHOLDS,
-        hidden=(),
-        joint=0,
+        hidden=HIDDEN,
+        joint=joint,
         lam=0.01,
-        bias=0.0,
+        bias=-3.0,
     )
     hyper = mce.Hyper(
         lr_zeta=3e-3,
         lr_lam=1e-2,
         budget=SPARSITY,
-        expert_square=config.expert_square or 20.0,
-        learner_square=config.learner_square or 0.1,
+        expert_square=expert_square or 20.0,
+        learner_square=learner_square or 0.1,
     )
 
     ones = np.ones((MINIBATCHES, BATCH), np.float32)
     # Half of the learner's rows evenly, half by their cost: the few that lie beyond a boundary say where it is.
-    likely = np.cumsum(mce.cost_of(state, config).of_rows(learner) + 1e-6)
+    likely = np.cumsum(cost + 1e-6)
     by_cost = np.searchsorted(likely, rng.random((MINIBATCHES, BATCH // 2)) * likely[-1]).clip(0, len(learner) - 1)
     evenly = rng.integers(len(learner), size=(MINIBATCHES, BATCH - BATCH // 2))
     shown = expert_z[rng.integers(len(expert_z), size=(MINIBATCHES, BATCH))]
     batches = mce.Batches(shown, ones, learner_z[np.concatenate([evenly, by_cost], axis=1)], ones)
     params, _, _ = mce.dual_steps(params, mce.OPTIMISER.init(params), batches, hyper, once=False)
-    return features.to_cost(params, inputs, at=config.at)
+    return features.to_cost(params, inputs, at=at)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ class Hyper(NamedTuple):
 
 def dual_loss(params: features.Params, part: Batches, hyper: Hyper) -> jax.Array:
     """(2) on a minibatch."""
-    expert = features.features(params.phi, part.expert) @ params.lam
-    learner = features.features(params.phi, part.learner) @ params.lam
+    expert = features.costs(params, part.expert)
+    learner = features.costs(params, part.learner)
     gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
     squares = hyper.expert_square * jnp.mean(part.expert_weight * expert**2)
     squares += hyper.learner_square * jnp.mean(part.learner_weight * learner**2)

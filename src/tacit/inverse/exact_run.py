@@ -93,7 +93,7 @@ def run(
     }
 
 
-def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec:
+def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
     """The exact model behind an environment; UserError when it has none."""
     import gymnasium
 
@@ -102,8 +102,8 @@ def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec:
     spec = getattr(gymnasium.make(env_id, disable_env_checker=True, **env_kwargs).unwrapped, "grid", None)
     if not isinstance(spec, GridworldSpec):
         raise UserError(
-            f"mce-exact needs the exact model of the environment, and {env_id} has none; "
-            "for a finite MDP of your own use tacit.solve from Python"
+            f"{algo} needs the exact model of the environment, and {env_id} has none; for a finite MDP of your own "
+            f"use {'tacit.solve' if algo == 'mce-exact' else 'tacit.inverse.ml_greedy.learn'} from Python"
         )
     return spec
 
@@ -177,7 +177,7 @@ def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
     starts = demos.step_offsets
     time = np.arange(demos.n_steps) - np.repeat(starts, demos.lengths)
     if costs is None:
-        before = np.ones(demos.n_steps)
+        before = np.ones(demos.n_steps, dtype=bool)
     else:
         # 1 before the first violating step of each trajectory, 0 from it on.
         before = np.concatenate([np.cumsum(part) == 0 for part in np.split(costs, starts[1:])])
@@ -189,6 +189,8 @@ def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
         initial_violations=np.zeros(len(demos), dtype=bool),
         lengths=demos.lengths,
         terminated=demos.terminated,
+        # The first violating step counts.
+        stopped_lengths=np.minimum(np.add.reduceat(before.astype(np.int64), starts) + 1, demos.lengths),
     )
 
 

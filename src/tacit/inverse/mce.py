@@ -334,8 +334,9 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         absorbing=0.0,
         rng=dict(rng.bit_generator.state),
     )
+    started = time.perf_counter()
     state, dual = inverse_step(config, state, expert, phase)
-    return state, metrics | dual
+    return state, metrics | dual | {"time/inverse_seconds": time.perf_counter() - started}
 
 
 def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:

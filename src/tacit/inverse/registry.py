@@ -4,6 +4,7 @@ Config    a frozen dataclass, a docstring a field: the settings, and the options
           setting that is added later is what was done without it, because earlier runs are completed with it
 run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
+settle(config) -> config                                          optional: as the run folder keeps it, after the check
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Algorithm:
     module: str
     learns: bool = True
     """From demonstrations, with `tacit learn`; an expert makes them instead."""
+    needs_demos: bool = True
+    """False for a reference, which is only measured beside demonstrations where there are any."""
     preset: str | None = None
     """The preset that is used when none is named; None for an algorithm that has none."""
 
@@ -49,6 +52,11 @@ class Algorithm:
         if check is not None:
             check(env_id, env_kwargs, config)
 
+    def settle(self, config: Any) -> Any:
+        """The settings as the run folder keeps them: files by their content, not by where they lie."""
+        settle = getattr(self.load(), "settle", None)
+        return config if settle is None else settle(config)
+
 
 ALGORITHMS = {
     algorithm.name: algorithm
@@ -59,9 +67,76 @@ ALGORITHMS = {
             "tacit.inverse.exact_run",
         ),
         Algorithm(
+            "ml-greedy",
+            "greedy maximum-likelihood constraint inference; finite, deterministic environments with a known model",
+            "tacit.inverse.ml_greedy",
+        ),
+        Algorithm(
+            "ml-greedy-causal",
+            "its causal version, for finite environments with stochastic dynamics and a known model",
+            "tacit.inverse.ml_greedy",
+        ),
+        Algorithm(
             "mce",
             "maximum causal entropy with PPO and a learned feature network; any environment",
             "tacit.inverse.mce_run",
+            preset="reference",
+        ),
+        Algorithm(
+            "bc2l",
+            "a binary classifier of demonstrations against the learner as cost; any environment",
+            "tacit.inverse.bc2l",
+            preset="reference",
+        ),
+        Algorithm(
+            "irl-correction",
+            "inverse reinforcement learning on a correction of the reward; any environment",
+            "tacit.inverse.irl_correction",
+            preset="reference",
+        ),
+        Algorithm(
+            "bc",
+            "behaviour cloning, the cheap reference; any environment",
+            "tacit.inverse.bc",
+            preset="reference",
+        ),
+        Algorithm(
+            "ppo",
+            "PPO on the reward alone, the lower reference; any environment",
+            "tacit.forward.ppo_reference",
+            needs_demos=False,
+            preset="reference",
+        ),
+        Algorithm(
+            "rcpo",
+            "reward-constrained policy optimisation with the true cost, the upper reference; any environment",
+            "tacit.forward.rcpo",
+            needs_demos=False,
+            preset="reference",
+        ),
+        Algorithm(
+            "gacl",
+            "a discriminator by adversarial training, PPO on reward + log D; any environment",
+            "tacit.inverse.gacl",
+            preset="reference",
+        ),
+        Algorithm(
+            "me-icrl",
+            "maximum entropy with a feasibility network and PPO-Lagrangian (Malik 2021); any environment",
+            "tacit.inverse.me_icrl",
+            preset="reference",
+        ),
+        Algorithm(
+            "vicrl",
+            "a Beta posterior of feasibility and PPO-Lagrangian (Liu 2023); any environment",
+            "tacit.inverse.vicrl",
+            preset="reference",
+        ),
+        Algorithm(
+            "retrain",
+            "a fresh agent with a frozen cost, to test or to transfer it",
+            "tacit.forward.retrain",
+            learns=False,
             preset="reference",
         ),
         Algorithm(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, choose_columns
 from tacit.demos import Demonstrations
+from tacit.envs.making import feature_names
 from tacit.errors import UserError
 from tacit.forward.collect import Rollout
 from tacit.policy import Interface
@@ -112,15 +113,7 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 
 def names_of(env: VectorEnv, face: Interface) -> tuple[str, ...]:
     """Names of the encoded observation's entries."""
-    copies = getattr(env, "envs", None)  # of an environment that is not batched
-    names = next(
-        (
-            one.feature_names
-            for one in (env, env.unwrapped, *((copies[0].unwrapped,) if copies else ()))
-            if getattr(one, "feature_names", None) is not None
-        ),
-        None,
-    )
+    names = feature_names(env)
     if face.n_states:
         return tuple(f"state[{i}]" for i in range(face.n_states))
     if names is not None and len(names) == face.obs_size:

@@ -42,12 +42,13 @@ COLUMNS = (
 def constraint(data: RunData, anchor: str) -> Section | None:
     """What is forbidden, in the features' own units."""
     body = _boundary_table(data)
-    if data.costs:
+    figures = _figures(data, anchor) if data.costs else []
+    if figures:
         body += (
             "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
             "go; amber lies between them and a learned boundary, and about it they say nothing. Below: where "
             "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
-            f'<div class="figures wide">{"".join(_figures(data, anchor))}</div>'
+            f'<div class="figures wide">{"".join(figures)}</div>'
         )
     return Section("The learned constraint", body) if body else None
 
@@ -157,7 +158,7 @@ def _figures(data: RunData, anchor: str) -> list[str]:
         for view, x in drawn
     ]
     # One scale for all, so that a feature that hardly matters looks like it.
-    highest = max(float(y.max()) for lines in curves for y in lines.values()) or 1.0
+    highest = max((float(y.max()) for lines in curves for y in lines.values()), default=1.0) or 1.0
     figures = []
     for i, ((view, x), lines) in enumerate(zip(drawn, curves, strict=True)):
         column = inputs.columns[inputs.names.index(view.feature)]

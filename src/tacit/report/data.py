@@ -10,7 +10,9 @@ Files read, all optional but config.json:
     metrics.jsonl         {"iteration", "beta", "dual_value", "kkt", "gap", "infeasibility"} a line
     eval.jsonl            {"step", "eval/return", ...} a line
     samples.safetensors   rows [observation | action] (n, width) of "expert", "nominal", "learner", and "expert_range"
-                          (2, width), with which model/cost.safetensors and model/map.safetensors are drawn
+                          (2, width), with which model/cost.safetensors and model/map.safetensors are drawn; "history"
+                          of all phases, and "nominal_truth" and "history_truth" (n,), for judging a rule
+    explanation.json      what explain.py found; calibration.json, what calibration.py promises
     model/policy.safetensors   if it is a network, one episode is shown in pictures
     figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
                           true_constraint, unknown, and blame where there is no solution, each (S,);
@@ -54,6 +56,10 @@ class RunData:
     """Of demonstrations and learner, to draw costs with; empty unless they fit all of `costs`."""
     costs: dict[str, LearnedCost] = field(default_factory=dict)
     """"map" and "cost" of a deep run."""
+    explanation: dict[str, Any] = field(default_factory=dict)
+    """What `tacit explain` says."""
+    calibration: dict[str, Any] = field(default_factory=dict)
+    """What `tacit calibrate` promises, {"cost" | "map": ...}."""
     policy: Policy | None = None
     """A network that can be filmed."""
     notes: tuple[str, ...] = ()
@@ -68,6 +74,12 @@ class RunData:
         """The quality of the cost, {metric: entry}."""
         quality = self.summary.get("cost_quality")
         return quality if isinstance(quality, dict) else {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What rows of the table are called, {agent: label}, where the usual names do not fit."""
+        labels = self.summary.get("labels")
+        return {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
 
     @property
     def table(self) -> dict[str, dict[str, Any]]:
@@ -121,6 +133,8 @@ def load_run(run: Run) -> RunData:
         layout=rows if rows != ("",) else (),
         samples=samples,
         costs=costs,
+        explanation=attempt("explanation.json", lambda: run.read("explanation.json"), {}),
+        calibration=attempt("calibration.json", lambda: run.read("calibration.json"), {}),
         policy=policy[0] if policy else None,
         notes=tuple(notes),
     )
@@ -140,12 +154,14 @@ def _sampled(
     )[0]
     costs: dict[str, LearnedCost] = {}
     for name, file in files.items() if samples else ():
-        for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), True):
+        expected = name == "cost" or run.config["algo"] == "mce"  # other methods' cost is their map
+        for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), expected):
             costs[name] = cost
     widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}
     fits = {"expert", "nominal", "learner"} <= samples.keys() and all(
         array.ndim == 2 and len(array) and {array.shape[1]} == widths and np.isfinite(array).all()
-        for array in samples.values()
+        for name, array in samples.items()
+        if not name.endswith("_truth")
     )
     if costs and not fits:
         notes.append("Left out because samples.safetensors does not fit the learned cost.")

@@ -9,11 +9,13 @@ from importlib import resources
 from pathlib import Path
 
 from tacit import __version__, storage
+from tacit.envs.traffic import notice
 from tacit.errors import UserError
 from tacit.report.constraint import constraint
 from tacit.report.data import RunData, load_run
 from tacit.report.film import film
 from tacit.report.html import Section, esc, facts, glossary, metric_table
+from tacit.report.rule import rule
 from tacit.report.sections import convergence, learning, numbers, pictures, provenance, table_keys, time, used_metrics
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run
@@ -21,6 +23,7 @@ from tacit.run import Run
 SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
     answer,
     diagnosis,
+    rule,
     pictures,
     constraint,
     numbers,
@@ -72,6 +75,8 @@ def _chips(data: RunData) -> str:
     chips += [
         (key, config["config"][key]) for key in ("objective", "beta", "budget") if _short(config["config"].get(key))
     ]
+    said = notice(config["env"], config["env_kwargs"])
+    chips += [("note", said)] if said else []
     chips += [("status", data.status)] if data.status else []
     return (
         '<ul class="chips">'

@@ -38,14 +38,24 @@ TABLE_KEYS = (
     "violation_rate",
     "violation_rate_step",
     "violation_rate_episode",
+    "violation_rate_terminated",
     "initial_violation_rate",
+    "violation_rate_legal_start",
+    "goal_rate",
+    "collision_rate",
+    "off_road_rate",
+    "time_out_rate",
     "violation_occupancy",
     "excess_violation_occupancy",
     "length",
 )
-QUALITY_KEYS = ("auroc", "auprc", "best_iou")
+QUALITY_KEYS = ("auroc", "auprc", "iou", "best_iou")
+DETECTION_KEYS = ("auroc", "auprc", "iou", "false_alarms", "missed", "constrained")
 _MAX_NUMBERED_CELLS = 900
 TRUTH = "truth, not used by the learner"
+TOLD = "rcpo"
+"""The reference that is told the true cost."""
+UNSEEN = " The learner does not see it."
 
 
 def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
@@ -54,6 +64,7 @@ def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
     for data in runs:
         keys |= {key for row in data.table.values() for key in row if key in TABLE_KEYS}
         keys |= set(QUALITY_KEYS) & set(data.quality)
+        keys |= set(DETECTION_KEYS) if _detection(data) else set()
     proof = {check for data in runs for check, _ in certificate_checks(data).values()}
     marked = COLUMNS if any(boundaries(data.summary) for data in runs) else ()
     return [lookup(key) for key in keys] + [Metric(check.label, check.meaning) for check in proof] + [*marked]
@@ -65,11 +76,12 @@ def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
 
 def numbers(data: RunData, anchor: str) -> Section | None:
     """Expert, unconstrained and learned agent side by side; the quality of the cost."""
-    rows = {AGENTS.get(name, name): data.table[name] for name in sorted(data.table, key=_agent_order)}
+    labels = {**AGENTS, **data.labels}
+    rows = {labels.get(name, name): data.table[name] for name in sorted(data.table, key=_agent_order)}
     body = ""
     if rows:
         title = "what the agents do in the true environment"
-        body += metric_table(title, rows, table_keys(rows.values()), AGENTS["learned"])
+        body += metric_table(title, rows, table_keys(rows.values()), labels["learned"])
     quality = {"learned cost": data.quality}
     judged = "judged on all cells that can be reached"
     if "boundaries" in data.summary:
@@ -78,9 +90,21 @@ def numbers(data: RunData, anchor: str) -> Section | None:
     if any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS):
         body += "<h3>How well the learned cost marks the true constraint</h3>"
         body += metric_table(judged, quality, QUALITY_KEYS)
+        body += _detection(data)
     elif "threshold" in data.summary:
         body += "<p>The learner tried nothing that breaks the true constraint: the cost cannot be judged by it.</p>"
     return Section("Numbers", body) if body else None
+
+
+def _detection(data: RunData) -> str:
+    """The map, or the cost if there is none, on several distributions of states; see `tacit.cost_quality`."""
+    found = data.summary.get("detection")
+    found = found.get("map", found.get("cost")) if isinstance(found, Mapping) else None
+    on = found.get("on") if isinstance(found, Mapping) else None
+    known = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
+    if not known or not on or not isinstance(on, Mapping) or not all(isinstance(row, Mapping) for row in on.values()):
+        return ""
+    return metric_table("on different states, at the learned threshold", on, DETECTION_KEYS)
 
 
 def table_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -140,6 +164,13 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             "cost",
             f"{at_beta}What a visit to each cell costs the learned agent. The line surrounds the hidden constraint; "
             "hatched cells show no cost, but the demonstrations say little or nothing about them.",
+        ),
+        (
+            "forbidden",
+            "What is forbidden",
+            "1 forbidden, 0 allowed",
+            "cost",
+            "The cells without which the demonstrations are most likely. The line surrounds the hidden constraint.",
         ),
         ("learned_visits", "What the learned agent does", "visits per episode", "visits", visits),
         (
@@ -240,10 +271,22 @@ CURVES = (
         "By how much the learner exceeds the demonstrations in the feature in which it does so most.",
     ),
     Curves(
+        "Imitation",
+        {"bc/nll": "demonstrations", "bc/nll_held_out": "held out"},
+        "negative log-likelihood, nats",
+        "How unlikely the demonstrated actions are for the cloned policy, after so many steps of the optimiser.",
+    ),
+    Curves(
+        "Likelihood",
+        {"log_likelihood": "demonstrations"},
+        "log-likelihood, nats",
+        "How likely a demonstration is, on average, after each cell that was forbidden.",
+    ),
+    Curves(
         f"Violations ({TRUTH})",
         {"truth/violation_rate_episode": "episodes", "truth/violation_rate_step": "steps"},
         "share that violates",
-        "Share of episodes and of steps that break the true constraint. The learner does not see it.",
+        f"Share of episodes and of steps that break the true constraint.{UNSEEN}",
         "violation_rate_episode",
     ),
 )
@@ -265,8 +308,10 @@ def learning(data: RunData, anchor: str) -> Section | None:
                 ylabel=curves.ylabel,
                 reference=None if level is None else ("demonstrations", level),
             )
-            name = f"{anchor}-curve-{len(figures)}"
-            figures.append(figure(svg, name, curves.title, esc(curves.caption)))
+            name, title, caption = f"{anchor}-curve-{len(figures)}", curves.title, curves.caption
+            if data.config["algo"] == TOLD:
+                title, caption = title.replace(TRUTH, "the learner is told"), caption.replace(UNSEEN, "")
+            figures.append(figure(svg, name, title, esc(caption)))
     for key in ("return", "feasible_return", "violation_rate_step", "violation_rate_episode"):
         pairs = [
             (record.get("step", record.get("iteration", i)), value)

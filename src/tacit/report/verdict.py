@@ -65,6 +65,9 @@ def answer(data: RunData, anchor: str) -> Section | None:
     """What was found, in words, and the few numbers that matter."""
     infeasible = data.status == "infeasible"
     sentences = _infeasible_words(data) if infeasible else [*_sampled_words(data), *_cost_words(data)]
+    stated = data.summary.get("statement")
+    if isinstance(stated, str) and stated and not data.certificate and not infeasible:
+        sentences.insert(0, esc(stated))
     certified = _certificate_words(data)
     if certified and not infeasible:
         sentences.append(certified)
@@ -126,7 +129,8 @@ def _behaviour_words(data: RunData) -> list[str]:
 
 
 def _cost_words(data: RunData) -> list[str]:
-    quality, truth, cost = data.quality, data.arrays.get("true_constraint"), data.arrays.get("cost_state")
+    quality, truth = data.quality, data.arrays.get("true_constraint")
+    cost = data.arrays.get("cost_state", data.arrays.get("forbidden"))
     words = []
     threshold = value_of(quality.get("best_threshold"))
     if truth is not None and cost is not None and threshold is not None and truth.any():

@@ -14,41 +14,139 @@ SEEDS                                    which seeds, unless the user says other
 jobs(seeds, quick) -> list[Job]          what must be run (tacit.sweep); `quick` for a few steps each, to try it out
 collect(job, run) -> dict                the numbers of one finished run folder
 
-Of runs, results["runs"] has one record each: label, run, algo, env, seed, steps, seconds, commit, versions, and what
-`collect` found. Those that could not be had are named in results["missing"]; table and figure draw what is there.
+and, where runs need what other runs make (demonstrations of an expert in another world, a cost to transfer),
+
+first(seeds, quick) -> list[Job]         those other runs; they are finished before the rest begins
+make(tasks)                              optional: files that are made of those, once they are there
+jobs(seeds, quick, made) -> list[Job]    `made` are the finished ones of them; a job whose files do not exist is missing
+
+Experiments that are made of the same parts are objects (`experiment.Experiment`) with the same names, in `grid` and
+`robots`. Of runs, results["runs"] has one record each: label, run, algo, env, seed, steps, seconds, commit, versions,
+and what `collect` found. Those that could not be had are named in results["missing"]; table and figure draw what is
+there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from types import ModuleType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from tacit.sweep import Task
+    from tacit.sweep import Job, Task
 
 EXPERIMENTS = {
     "exact-stochasticity": "the exact method on the gridworld as the dynamics slip more and more",
     "table-experts": "experts that know the constraint, on the five robots: what demonstrations can be made of",
     "table-robots": "MCE-ICRL, preset reference, on the five robots",
-    "table-robots-paper": "MCE-ICRL with the paper's settings on the five robots, half of its steps",
+    "table-robots-paper": "MCE-ICRL with the paper's settings on the five robots, at most half of its steps",
     "decisions": "the decisions of the preset reference, one changed at a time, on three robots",
     "demos-few": "MCE-ICRL with 1 and 5 demonstrations on HalfCheetah and Pendulum",
+    "grid-stochasticity": "gridworld: the four methods and exact ones, stochasticity 0 to 0.5",
+    "grid-ppo": "gridworld: MCE-ICRL with PPO beside the exact solver, and how far it is from it",
+    "grid-stochasticity-paper": "gridworld: the four methods with their published settings",
+    "grid-contenders": "gridworld: later contenders and references beside MCE-ICRL",
+    "grid-curves": "gridworld: the four methods during training",
+    "grid-maps": "gridworld: demonstrations, recovered cost and visits on the map",
+    "grid-beta": "gridworld: MCE-ICRL with four entropy weights",
+    "grid-beta-paper": "gridworld: the paper's settings with its four entropy weights",
+    "grid-pretraining": "gridworld: with and without pre-training of the features",
+    "grid-pretraining-paper": "gridworld: the same with the paper's settings",
+    "robots": "five robots: the four methods and two references during training",
+    "robots-paper": "five robots: the four methods with their published settings, a fifth of the paper's steps",
+    "robots-contenders": "five robots: later contenders and behaviour cloning beside MCE-ICRL",
+    "robots-beta": "five robots: the paper's settings with its four entropy weights, during training",
+    "robots-pretraining": "five robots: the paper's settings with and without pre-training, during training",
+    "table-ablation": "the paper's table of ablations on five robots, beside its own numbers",
+    "robots-screens": "the five robots in pictures",
+    "robots-noise": "HalfCheetah with process noise: the four methods",
+    "transfer": "the Ant's cost taken to Point and to BrokenAnt, four methods",
+    "retraining": "five robots: a fresh agent with the frozen cost of MCE-ICRL and of ME-ICRL",
+    "demos-count": "1 to 50 demonstrations on Pendulum and Swimmer",
+    "demos-violating": "20, 50 and 80 % of demonstrations that violate, on Pendulum and Swimmer",
+    "tuning": "the record of tuning: four trials a method on HalfCheetah and Swimmer",
+    "traffic": "highway driving in simulated traffic: MCE-ICRL, the expert, and the baselines",
+    "traffic-beta": "highway driving: MCE-ICRL with four entropy weights",
+    "traffic-pretraining": "highway driving: the paper's settings with and without pre-training of the features",
 }
+SHARED = {name: "grid" for name in EXPERIMENTS if name.startswith("grid-")}
+SHARED |= {name: "robots" for name in EXPERIMENTS if name.startswith("robots")}
+SHARED |= dict.fromkeys(
+    ("table-ablation", "transfer", "retraining", "demos-count", "demos-violating", "tuning"), "robots"
+)
+"""Where experiments are that have no module of their own."""
 SCHEMA = 1
+NOWHERE = Path("(not there)")
 
 
-def find(name: str) -> ModuleType:
-    """The module of an experiment; UserError with the nearest name otherwise."""
+def find(name: str) -> Any:
+    """The module of an experiment, or an object like one; UserError with the nearest name otherwise."""
     if name not in EXPERIMENTS:
         raise UserError(f"there is no experiment {name!r}; {did_you_mean(name, EXPERIMENTS)}")
+    if name in SHARED:
+        return import_module(f"tacit.reproduce.{SHARED[name]}").EXPERIMENTS[name]
     return import_module(f"tacit.reproduce.{name.replace('-', '_')}")
 
 
-def gather(module: ModuleType, tasks: Iterable[Task]) -> dict[str, Any]:
+def plan(module: Any, seeds: list[int], quick: bool, runs: str, making: bool) -> tuple[list[Task], list[Task]]:
+    """(runs that others need, the runs of the experiment). With `making`, files that are made of the first are made.
+
+    A run that needs what is not there, or cannot use it, is a task that `can_run` says no of, with the reason.
+    """
+    from tacit.sweep import prepare
+
+    if getattr(module, "first", None) is None:
+        return [], _all_of(module.jobs(seeds, quick), runs)
+    before = prepare(module.first(seeds, quick), runs)
+    made = [task for task in before if task.done]
+    if making and made and getattr(module, "make", None) is not None:
+        module.make(made)
+    tasks = []
+    for job in module.jobs(seeds, quick, made):
+        if not all(os.path.exists(file) for file in _needed(job)):
+            tasks.append(_postponed(job, "what it learns from is not there"))
+            continue
+        try:
+            tasks += prepare([job], runs)
+        except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
+            tasks.append(_postponed(job, str(error)))
+    return before, tasks
+
+
+def can_run(task: Task) -> bool:
+    """Is there what the run needs?"""
+    return task.path != NOWHERE
+
+
+def _needed(job: Job) -> list[str]:
+    """Files and folders without which a job cannot be prepared."""
+    files = [job.demos, job.settings["cost"] if job.algo == "retrain" else None]
+    return [file for file in files if file is not None]
+
+
+def _postponed(job: Job, reason: str) -> Task:
+    from tacit.inverse.registry import find as algorithm
+    from tacit.sweep import Task
+
+    steps = getattr(algorithm(job.algo).config(job.env, job.preset, job.settings), "total_steps", None)
+    return Task(job, NOWHERE, steps, status="failed", message=reason)
+
+
+def _all_of(jobs: list[Job], runs: str) -> list[Task]:
+    """A task for every label and seed, also where two of them are the same run."""
+    from tacit.sweep import prepare
+
+    tasks = prepare(jobs, runs)
+    there = {(task.job.label, task.job.seed) for task in tasks}
+    twins = [job for job in jobs if (job.label, job.seed) not in there]
+    return [*tasks, *(prepare([job], runs)[0] for job in twins)]
+
+
+def gather(module: Any, tasks: Iterable[Task]) -> dict[str, Any]:
     """{"runs": one record for every finished run, "missing": what is not there, with the reason}."""
     from tacit.run import Run
     from tacit.sweep_time import record_of
@@ -67,7 +165,7 @@ def gather(module: ModuleType, tasks: Iterable[Task]) -> dict[str, Any]:
     return {"runs": runs, "missing": missing}
 
 
-def draw(module: ModuleType, results: dict[str, Any]) -> tuple[str, bytes]:
+def draw(module: Any, results: dict[str, Any]) -> tuple[str, bytes]:
     """(table, figure)."""
     text = str(module.table(results))
     lost = results.get("missing") or []
@@ -76,7 +174,7 @@ def draw(module: ModuleType, results: dict[str, Any]) -> tuple[str, bytes]:
     return text, module.figure(results)
 
 
-def redraw(module: ModuleType, results: Any, where: str) -> tuple[str, bytes]:
+def redraw(module: Any, results: Any, where: str) -> tuple[str, bytes]:
     """The same from a file; UserError when these are not results that this version can draw."""
     if not isinstance(results, dict) or results.get("schema", SCHEMA) != SCHEMA:
         raise UserError(f"{where} was written by another version of Tacit; measure again, or use that version")
@@ -90,6 +188,8 @@ def in_words(results: Any) -> str:
     """One line about results: how many repetitions, of which code, from when."""
     if not isinstance(results, dict) or not isinstance(results.get("provenance"), dict):
         return "not results of an experiment"
+    if results.get("schema", SCHEMA) != SCHEMA:
+        return "written by another version of Tacit"
     made = results["provenance"]
     if "runs" in results:
         seeds = sorted({run["seed"] for run in results["runs"]})

@@ -12,7 +12,12 @@
 The recordings that come with the package are simulated (SUMO), not human driving.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from tacit.envs import EnvInfo
+
+SIMULATED = "the traffic is simulated (SUMO), not human driving"
 
 ENVIRONMENTS = tuple(
     EnvInfo(
@@ -30,3 +35,9 @@ ENVIRONMENTS = tuple(
         ("Velocity", "drive at most 40 m/s"),
     )
 )
+
+
+def notice(env_id: str, env_kwargs: Mapping[str, Any]) -> str | None:
+    """What must stand beside every result on this environment, if anything."""
+    own = any(info.id == env_id for info in ENVIRONMENTS) and env_kwargs.get("recordings") is None
+    return SIMULATED if own else None

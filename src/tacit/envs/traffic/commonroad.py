@@ -24,6 +24,8 @@ STRAIGHT = 0.1
 """Metres that a boundary may stray from a straight line."""
 MAX_BYTES = 1 << 28
 MAX_STEPS = 100_000
+MAX_ROWS = 5_000_000
+"""Frames of static obstacles, which take one line of the file and are there all the time."""
 _KINDS = {"car": "car", "truck": "truck", "bus": "bus", "parkedVehicle": "static", "constructionZone": "static"}
 
 
@@ -33,11 +35,16 @@ def load(path: str | os.PathLike[str]) -> Recording:
     data = read_bytes(path)
     if len(data) > MAX_BYTES:
         raise UserError(f"{path} has more than {MAX_BYTES >> 20} MB and was not read")
+    try:
+        # As text, so that no other encoding hides what is looked for here.
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8") from None
     # Entities can make a small file explode, and no scenario needs them.
-    if b"<!ENTITY" in data or b"<!DOCTYPE" in data:
+    if "<!ENTITY" in text or "<!DOCTYPE" in text:
         raise UserError(f"{path} declares entities or a document type, which scenarios do not have; it was not read")
     try:
-        root = ET.fromstring(data)
+        root = ET.fromstring(text)
     except (ET.ParseError, ValueError, LookupError) as error:
         raise UserError(f"{path} is not valid XML (truncated or damaged?): {error}") from None
     try:
@@ -63,7 +70,10 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
     if not given:
         raise UserError("there is no <planningProblem>: nothing says where the ego starts and ends")
     last = max([t["first"] + len(t["states"]) for t in tracks] + [p["first"] + p["steps"] + 1 for p in given])
-    for node in root.findall("staticObstacle"):
+    standing = root.findall("staticObstacle")
+    if len(standing) * last > MAX_ROWS:
+        raise UserError(f"{len(standing)} static obstacles for {last} time steps are too many")
+    for node in standing:
         tracks.append(_obstacle(node, turn, frames=last))
     if not tracks:
         raise UserError("there is no vehicle in the scenario")

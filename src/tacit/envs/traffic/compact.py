@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import ARRAYS, Recording
 from tacit.errors import UserError
-from tacit.storage import atomic_open, from_json, sha256_of_arrays, to_json
+from tacit.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
 
 SUFFIX = ".traffic.npz"
 SCHEMA = 1
@@ -64,8 +64,11 @@ def load(path: str | os.PathLike[str]) -> Recording:
         with zipfile.ZipFile(path) as archive:
             wanted = [CARD, *(f"{name}.npy" for name in (*TRACK_ARRAYS, *ROW_ARRAYS))]
             sizes = {info.filename: info.file_size for info in archive.infolist()}
-            if set(sizes) != set(wanted) or sum(sizes.values()) > MAX_BYTES:
+            if sorted(info.filename for info in archive.infolist()) != sorted(wanted):
                 raise UserError(f"{path} is not a recording of this package: expected {', '.join(wanted)}")
+            total = sum(sizes.values())
+            if total > may_unpack(os.path.getsize(path), MAX_BYTES):
+                raise UserError(f"{path} unpacks to {total} bytes, too many for its size; it was not read")
             card = from_json(archive.read(CARD))
             arrays = {name.removesuffix(".npy"): _array(archive, name) for name in wanted[1:]}
         return _build(card, arrays)

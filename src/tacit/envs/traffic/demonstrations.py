@@ -23,6 +23,8 @@ from tacit.errors import UserError
 from tacit.storage import load_arrays, save_arrays, sha256_of_arrays
 
 SUFFIX = ".replay.safetensors"
+MOST_ROWS = 1 << 21
+"""Trajectories times steps of the longest; an observation has 74 numbers."""
 IDS = {"tacit/HighwayDistance-v0": "distance", "tacit/HighwayVelocity-v0": "velocity"}
 
 
@@ -63,14 +65,22 @@ def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, A
     if missing:
         raise UserError(f"demonstrations to be replayed need {', '.join(missing)}")
     problem, lengths, actions = (np.asarray(arrays[name]) for name in ("problem", "lengths", "actions"))
-    if lengths.ndim != 1 or lengths.size == 0 or lengths.min() < 1 or actions.shape != (lengths.sum(), 2):
+    if lengths.ndim != 1 or lengths.size == 0 or lengths.dtype.kind not in "iu" or actions.dtype.kind != "f":
+        raise UserError("lengths are integers, one a trajectory, and actions are floats")
+    total = sum(map(int, lengths))  # of Python's integers, which do not overflow
+    if lengths.min() < 1 or actions.shape != (total, 2) or not np.isfinite(actions).all():
         raise UserError("the lengths of the trajectories do not fit the actions")
+    if len(lengths) * int(lengths.max()) > MOST_ROWS:  # all are driven side by side, as long as the longest
+        raise UserError(f"{len(lengths)} trajectories of up to {int(lengths.max())} steps are too many for one file")
+    returns = np.asarray(arrays["returns"])
+    if problem.shape != lengths.shape or returns.shape != lengths.shape or returns.dtype.kind not in "iuf":
+        raise UserError("there must be one problem and one return a trajectory")
     env = _make(card, len(lengths))
     if card.get("fingerprint") not in (None, fingerprint(env.traffic)):
         raise UserError("they were driven on other recordings: give the same recordings and options, or record anew")
     trajectories = _drive(env, problem, actions, lengths)
     for i, trajectory in enumerate(trajectories):
-        if not trajectory.terminated or not np.isclose(trajectory.rewards.sum(), arrays["returns"][i]):
+        if not trajectory.terminated or not np.isclose(trajectory.rewards.sum(), returns[i]):
             raise UserError(f"trajectory {i} does not end as it did when it was recorded: the simulator has changed")
     basis = make_card(env=card.get("env"), env_kwargs=card.get("env_kwargs"), feature_names=FEATURES)
     return from_trajectories(trajectories, {**basis, **card})
@@ -78,9 +88,15 @@ def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, A
 
 def _make(card: Mapping[str, Any], n: int) -> TrafficVectorEnv:
     env_id = card.get("env")
-    if env_id not in IDS:
+    if not isinstance(env_id, str) or env_id not in IDS:
         raise UserError(f"only {' and '.join(IDS)} can be replayed, not {env_id!r}")
-    return TrafficVectorEnv(n, IDS[env_id], **(card.get("env_kwargs") or {}))
+    options = card.get("env_kwargs") or {}
+    if not isinstance(options, Mapping):
+        raise UserError(f"the card's env_kwargs must be a mapping, not a {type(options).__name__}")
+    try:
+        return TrafficVectorEnv(n, IDS[env_id], **options)
+    except TypeError as error:
+        raise UserError(f"the card's env_kwargs are not options of {env_id}: {error}") from None
 
 
 def _drive(env: TrafficVectorEnv, problem: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> list[Trajectory]:

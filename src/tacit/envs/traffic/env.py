@@ -34,10 +34,14 @@ MIN_GAP = 20.0
 
 @dataclass(frozen=True)
 class Rule:
-    """What a driver must not do, on observations (N, 74)."""
+    """What a driver must not do, on observations (N, 74): be where `feature relation bound` holds after a step."""
 
     name: str
     text: str
+    feature: str
+    """For velocity that along the road, of which the speed differs by a hundredth at most while driving in a lane."""
+    relation: str
+    bound: float
 
     def violated(self, obs: np.ndarray) -> Flags:
         """(N,)"""
@@ -45,10 +49,28 @@ class Rule:
             return np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED
         return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
 
+    @property
+    def constraint(self) -> Rule:
+        """The same names as a robot's task has."""
+        return self
+
+    @property
+    def constraint_index(self) -> int:
+        return ob.FEATURES.index(self.feature)
+
+    def __str__(self) -> str:
+        return f"{self.feature} {self.relation} {self.bound:g}"
+
 
 RULES = {
-    "distance": Rule("distance", f"gap to the leader in the lane below {MIN_GAP:g} m"),
-    "velocity": Rule("velocity", f"speed above {MAX_SPEED:g} m/s"),
+    "distance": Rule(
+        "distance",
+        f"gap to the leader in the lane below {MIN_GAP:g} m",
+        ob.FEATURES[ob.LEAD_GAP],
+        "<",
+        MIN_GAP,
+    ),
+    "velocity": Rule("velocity", f"speed above {MAX_SPEED:g} m/s", "v_ego_x", ">", MAX_SPEED),
 }
 
 
@@ -125,6 +147,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
     dt = DT
+    outcomes = OUTCOMES
+    """The names of the codes in info["final_info"]["outcome"]."""
 
     def __init__(
         self,
@@ -149,7 +173,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise UserError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = _rule(constraint)
+        self.rule = self.task = _rule(constraint)
         rules = Rules(ego, goal, corner, split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.num_envs = num_envs

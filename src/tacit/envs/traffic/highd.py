@@ -24,6 +24,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, Recording
 from tacit.errors import UserError
+from tacit.storage import may_unpack
 
 RECORDING = (
     *("id", "frameRate", "locationId", "speedLimit", "month", "weekDay", "startTime", "duration"),
@@ -122,10 +123,11 @@ def _find(prefix: Path, part: str) -> Path:
 def _read(path: Path) -> str:
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     try:
+        limit = may_unpack(path.stat().st_size, MAX_BYTES)
         with openers.get(path.suffix, open)(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise UserError(f"{path} unpacks to more than {MAX_BYTES >> 30} GB and was not read")
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise UserError(f"{path} unpacks to more than {limit >> 20} MB, too much for its size, and was not read")
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a text file in UTF-8") from None
@@ -138,8 +140,9 @@ def _header(path: Path, text: str, wanted: tuple[str, ...]) -> list[str]:
     if not line:
         raise UserError(f"{path} is empty: expected a header row with {', '.join(wanted[:4])}, ...")
     names = [name.strip() for name in line.split(",")]
-    missing, extra = [n for n in wanted if n not in names], [n for n in names if n not in wanted]
-    if missing or extra or len(set(names)) < len(names):
+    there = set(names)
+    missing, extra = [n for n in wanted if n not in there], [n[:40] for n in names if n not in wanted][:10]
+    if missing or extra or len(there) < len(names):
         said = [
             f"{what} {', '.join(map(repr, which))}"
             for what, which in (("lacks", missing), ("has unknown", extra))

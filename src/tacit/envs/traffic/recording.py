@@ -26,6 +26,8 @@ UPPER, LOWER = 1, 2
 KINDS = {"other": 0, "car": 1, "truck": 4, "bus": 5, "static": 6}
 """What a vehicle is, with the numbers that the observation uses."""
 MAX_SPEED = 90.0
+MAX_FRAMES = 2_000_000
+"""22 hours. There is an entry for every frame, also for those without a vehicle."""
 MAX_LENGTH, MAX_WIDTH = 40.0, 6.0
 SECTION = 420.0
 """Metres of road that a highD camera sees."""
@@ -192,6 +194,8 @@ def check(recording: Recording) -> None:
         refuse("the ids of the vehicles must be positive and all different")
     if recording.first.min() < 1:
         refuse(f"frames are counted from 1, vehicle {recording.ids[recording.first.argmin()]} starts earlier")
+    if int((recording.first + recording.counts).max()) > MAX_FRAMES:
+        refuse(f"it goes on until frame {recording.last_frame}; frames are counted from 1, at most to {MAX_FRAMES}")
     for key, largest in (("lengths", MAX_LENGTH), ("widths", MAX_WIDTH)):
         values = getattr(recording, key)
         wrong = ~((values > 0) & (values <= largest))

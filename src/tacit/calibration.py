@@ -1,0 +1,255 @@
+"""A threshold for a learned cost, with a guarantee: split conformal prediction on demonstrations kept for this alone.
+
+A demonstration's score is the largest cost of its steps,  S = max_t c(s_t, a_t). With n calibration demonstrations
+
+    tau = S_(k),   the k-th smallest score,     k = ceil((n + 1) (1 - delta))                                    (1)
+
+and a further demonstration is accepted if all of its steps cost at most tau. If it and the calibration demonstrations
+are exchangeable (drawn alike, in whatever order) and none of them was learned from,
+
+    P(accepted) >= k / (n + 1) >= 1 - delta                                                                      (2)
+
+whatever the cost and whatever the distribution, with equality on the left if scores are never tied. The probability is
+over the calibration demonstrations too: given them, the share of all future demonstrations that is accepted is at least
+a Beta(k, n + 1 - k) variable, whose 5 % quantile is reported. (1) needs k <= n, that is n >= 1/delta - 1.
+
+The guarantee bounds false alarms and nothing else: tau = infinity has it, too. So the power is always reported beside
+it: how much of what an agent does that knows no constraint is rejected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import storage
+from tacit.cost import LearnedCost, load_cost
+from tacit.cost_table import TableCost
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+Cost = LearnedCost | TableCost
+CONFIDENCE = 0.95
+NOMINAL_EPISODES = 500
+HELD_OUT = "calibration.npz"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold and what is known about it."""
+
+    threshold: float
+    delta: float
+    demonstrations: int
+    """n"""
+    rank: int
+    """k"""
+    sha256: str = ""
+    """Of the calibration demonstrations."""
+    power: Mapping[str, Any] = field(default_factory=dict)
+    """{"steps": {value, low, high, n} or a share, "trajectories": ..., "of": whose}"""
+
+    @property
+    def accepts(self) -> float:
+        """Guaranteed probability that a fresh demonstration is accepted."""
+        return self.rank / (self.demonstrations + 1)
+
+    @property
+    def accepts_at_least(self) -> float:
+        """Share of all further demonstrations that is accepted, with 95 % confidence in the calibration at hand."""
+        from scipy.stats import beta
+
+        return float(beta.ppf(1 - CONFIDENCE, self.rank, self.demonstrations + 1 - self.rank))
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            f"A fresh demonstration stays at or below {self.threshold:.4g} at every step with probability at least "
+            f"{self.accepts:.3g} (asked for: {1 - self.delta:g}), if it is drawn like the {self.demonstrations} "
+            "calibration demonstrations, which were used for nothing else. It says nothing about how many violations "
+            "are caught: that is the power."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"accepts": self.accepts, "accepts_at_least": self.accepts_at_least, "guarantee": self.guarantee}
+        return {**asdict(self), **found}
+
+
+def conformal_threshold(scores: ArrayLike, delta: float) -> tuple[float, int]:
+    """(tau, k) of (1) for scores (n,); UserError if they are too few for this delta."""
+    if not 0.0 < delta < 1.0:
+        raise UserError(f"delta is the share of demonstrations that may be rejected, between 0 and 1, not {delta}")
+    ordered = np.sort(np.asarray(scores, dtype=np.float64).ravel())
+    n = len(ordered)
+    # (n + 1)(1 - 0.1) is a little more than 9 for n = 9 in floating point.
+    rank = math.ceil((n + 1) * (1.0 - delta) - 1e-9)
+    if rank > n:
+        needed = math.ceil(1.0 / delta - 1.0 - 1e-9)
+        smallest = f"the smallest delta that {n} support is {1 / (n + 1):.3g}" if n else "there are none"
+        raise UserError(
+            f"{n} calibration demonstrations are too few to promise acceptance with probability {1 - delta:g}: "
+            f"{needed} are needed, and {smallest}"
+        )
+    return float(ordered[rank - 1]), rank
+
+
+def usual_threshold(scores: ArrayLike, highest: float, delta: float = 0.1) -> float:
+    """A threshold without a guarantee, for a cost that was not calibrated: (1) with demonstrations that were learned
+    from, or a tenth of the highest cost if that is more."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64))
+    rank = min(len(ordered), math.ceil((len(ordered) + 1) * (1.0 - delta) - 1e-9))
+    return max(float(ordered[rank - 1]), 0.1 * highest)
+
+
+def step_costs(cost: Cost, demos: Demonstrations) -> NDArray[Any]:
+    """(steps,) cost of each step of the demonstrations."""
+    rows = demos.rows_before + (1 if cost.at == "next" else 0)
+    return cost(demos.observations[rows], demos.actions if cost.reads_actions else None)
+
+
+def scores(cost: Cost, demos: Demonstrations) -> NDArray[Any]:
+    """(n,) the largest cost of each demonstration's steps."""
+    return np.maximum.reduceat(step_costs(cost, demos), demos.step_offsets)
+
+
+def calibrate(
+    cost: Cost, demos: Demonstrations, delta: float, power: Mapping[str, Any] | None = None
+) -> tuple[Cost, Calibration]:
+    """(the cost with its threshold, what is promised)."""
+    tau, rank = conformal_threshold(scores(cost, demos), delta)
+    found = Calibration(tau, delta, len(demos), rank, demos.sha256, dict(power or {}))
+    return replace(cost, threshold=tau).with_card(calibration=found.to_dict()), found
+
+
+def rejected(cost: Cost, threshold: float, demos: Demonstrations) -> dict[str, Any]:
+    """Shares of trajectories (with their 95 % interval) and of steps that a threshold rejects."""
+    from tacit.stats import clopper_pearson
+
+    costs = step_costs(cost, demos)
+    whole = np.maximum.reduceat(costs, demos.step_offsets) > threshold
+    value, low, high = clopper_pearson(int(whole.sum()), len(whole), CONFIDENCE)
+    return {
+        "trajectories": {"value": value, "low": low, "high": high, "n": len(whole)},
+        "steps": float((costs > threshold).mean()),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def calibrate_run(
+    run: Run, demos: Demonstrations | None, delta: float, against: Demonstrations | None = None
+) -> dict[str, Calibration]:
+    """Put a threshold on every cost of a finished run; written into its files and into calibration.json.
+
+    Without `demos`: those that were held out when the run was started. `against`: trajectories that ought to be
+    rejected, for the power.
+    """
+    from tacit.cost_card import save_cost
+
+    held = held_out(run) if demos is None else demos
+    _refuse_learned_from(run, held)
+    found, files = {}, {}
+    for name in ("cost", "map"):
+        if not (run.path / "model" / f"{name}.safetensors").exists():
+            continue
+        cost = load_cost(run, name)
+        tau, _ = conformal_threshold(scores(cost, held), delta)
+        files[name], found[name] = calibrate(cost, held, delta, power_of(run, cost, tau, against))
+    if not found:
+        raise UserError(f"{run.path} has no learned cost to calibrate")
+    with run:
+        for name, cost in files.items():
+            save_cost(run, name, cost)
+        run.write("calibration.json", {name: one.to_dict() for name, one in found.items()})
+    return found
+
+
+def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | None = None) -> dict[str, Any]:
+    """How much of what the agent without constraint does is rejected: the folder says, or `against`."""
+    if against is not None:
+        return {"of": "the trajectories given", **rejected(cost, threshold, against)}
+    nominal = nominal_of_gridworld(run)
+    if nominal is not None:
+        return {"of": "the agent that follows the reward alone", **rejected(cost, threshold, nominal)}
+    file = run.path / "samples.safetensors"
+    if not file.exists() or isinstance(cost, TableCost):
+        return {}
+    rows = storage.load_arrays(file)[0].get("nominal")
+    if rows is None or rows.ndim != 2 or rows.shape[1] != cost.inputs.obs_size + cost.inputs.act_size:
+        return {}
+    share = float((cost.of_rows(rows) > threshold).mean())
+    return {"of": "the agent that follows the reward alone, early in its training", "steps": share}
+
+
+def nominal_of_gridworld(run: Run) -> Demonstrations | None:
+    """Episodes of the exact agent without constraint; None where there is no exact model."""
+    from tacit.envs.options import gridworld
+
+    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    if spec is None:
+        return None
+    from tacit.demos import expert_policy, sample_demonstrations
+
+    beta = run.config["config"].get("beta", 0.1) if run.config["algo"] == "mce-exact" else 0.1
+    observation = run.config["env_kwargs"].get("observation", "position")
+    free = expert_policy(spec, beta, 0.0)
+    return sample_demonstrations(
+        spec, free, NOMINAL_EPISODES, seed=run.config["seed"] + 30_000, observation=observation
+    )
+
+
+def held_out(run: Run) -> Demonstrations:
+    """The demonstrations that the run has not learned from; UserError if there are none."""
+    from tacit.demos import load
+
+    if (run.path / HELD_OUT).exists():
+        return load(run.path / HELD_OUT)
+    used, all_of_them = run.config["config"].get("demonstrations") or 0, run.demonstrations()
+    if 0 < used < len(all_of_them):
+        return all_of_them.subset(np.arange(used, len(all_of_them)))
+    raise UserError(
+        f"{run.path} has learned from all of its demonstrations: give others with --demos FILE, or learn again with "
+        "--calibration N, which keeps N of them for the threshold"
+    )
+
+
+def split(demos: Demonstrations, held: int, seed: int) -> tuple[Demonstrations, Demonstrations]:
+    """(to learn from, to calibrate with): `held` of them, chosen by chance, because files may be in some order."""
+    if not 0 < held < len(demos):
+        raise UserError(f"{held} of {len(demos)} demonstrations cannot be held out: at least one must be left to learn")
+    order = np.random.default_rng([seed, 11]).permutation(len(demos))
+    return demos.subset(np.sort(order[held:])), demos.subset(np.sort(order[:held]))
+
+
+def _refuse_learned_from(run: Run, held: Demonstrations) -> None:
+    used = run.demonstrations()
+    count = run.config["config"].get("demonstrations") or 0
+    if count:
+        used = used.subset(np.arange(min(count, len(used))))
+    # On a grid two people walk the same way by chance; in a continuous world nobody does.
+    chance = not (held.observations % 1).any()
+    known = {_fingerprint(trajectory) for trajectory in used}
+    double = sum(_fingerprint(trajectory) in known for trajectory in held)
+    if chance and held.sha256 != used.sha256:
+        return
+    if double:
+        raise UserError(
+            f"{double} of the {len(held)} calibration demonstrations were learned from: the threshold would promise "
+            "what it cannot keep; use others"
+        )
+
+
+def _fingerprint(trajectory: Any) -> str:
+    # Rounded to float32: the same trajectory may have been stored in either precision.
+    arrays = {"observations": trajectory.observations, "actions": trajectory.actions}
+    return storage.sha256_of_arrays({key: np.asarray(value, dtype=np.float32) for key, value in arrays.items()})

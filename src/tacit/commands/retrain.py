@@ -1,0 +1,115 @@
+"""Train a fresh agent on the frozen cost of a run, and count how often it breaks the TRUE constraint.
+
+  tacit retrain RUN [--steps N] [--seed S]
+
+A cost that only works together with the policy it was learned with fails here. The agent starts from nothing, with a
+seed of its own, and is charged as the reference `rcpo` is charged the true cost: only the cost differs. The same
+command again skips a finished test and resumes one that was interrupted.
+
+Examples:
+  tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
+  tacit retrain mce-halfcheetah-s0-3fa1b2c4 --steps 200000 --seed 7
+  tacit retrain RUN --charge raw --set multiplier=fixed multiplier_init=1      the penalised reward
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from tacit.commands import RunPath, call, key_values, open_run
+from tacit.commands.environment import check_env, resolve_env
+from tacit.commands.learn import Log, show
+from tacit.inverse.registry import find
+from tacit.launch import execute, start_run
+from tacit.run import Run
+from tacit.sinks import names_of, observed
+
+Which = Literal["cost", "map"]
+Charge = Literal["excess", "budget", "raw"]
+Steps = Annotated[int | None, tyro.conf.arg(metavar="N")]
+Seed = Annotated[int | None, tyro.conf.arg(metavar="S")]
+Settings = Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]
+OTHER_SEED = 1000
+"""Added to the run's own: the same seed would give the same first network."""
+
+
+def retrain(
+    run: RunPath,
+    /,
+    *,
+    steps: Steps = None,
+    seed: Seed = None,
+    which: Which = "cost",
+    charge: Charge = "excess",
+    set: Settings = (),
+    out: str = "runs",
+    log: Log = None,
+    json: bool = False,
+) -> None:
+    """Train on the frozen cost.
+
+    Args:
+        run: Run folder with a learned cost, or its name within ./runs.
+        steps: Environment steps; those of the preset when not given.
+        seed: Of the fresh agent; that of the run + 1000 when not given.
+        which: The cost that drove the policy, or the additive map.
+        charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
+        set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
+        out: Folder for run folders.
+        log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+        json: Print the summary as JSON.
+    """
+    source = open_run(run)
+    check_env(source.config["env"], source.config["env_kwargs"])
+    settings = wanted(steps, set, which=which, charge=charge)
+    train_on(source, source.config["env"], source.config["env_kwargs"], settings, seed, "retrain", out, log, json)
+
+
+def wanted(steps: int | None, pairs: tuple[str, ...], **others: Any) -> dict[str, Any]:
+    """The settings that were given."""
+    return {**key_values(pairs, "--set"), **({} if steps is None else {"total_steps": steps}), **others}
+
+
+def train_on(
+    source: Run,
+    env: str,
+    env_kwargs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seed: int | None,
+    verb: str,
+    out: str,
+    log: str | None,
+    json: bool,
+) -> None:
+    """Freeze, train, show; what cannot work is said before anything is written."""
+    from tacit.forward import retrain as frozen
+
+    sinks = names_of(log)
+    given = resolve_env(env, dict(env_kwargs))
+    named = {**settings, "cost": source.path.absolute().name, "sha256": frozen.fingerprint(source, settings["which"])}
+    cost, _, demos = frozen.prepare(source, env, given, find("retrain").config(env, None, named))
+    seed = source.config["seed"] + OTHER_SEED if seed is None else seed
+    there = ["--to", env] if verb == "transfer" else []
+    said = [f"{key}={value}" for key, value in settings.items()]
+    run, _ = start_run(
+        "retrain",
+        env,
+        env_kwargs=given,
+        seed=seed,
+        settings=named,
+        out=out,
+        command=shlex.join(["tacit", verb, str(source.path), *there, "--seed", str(seed), "--set", *said]),
+    )
+    if not run.done:
+        frozen.put(run, cost, demos)
+    with observed(run, sinks):
+        summary = execute(run, None)
+    show(run, summary, json)
+
+
+def main(args: list[str]) -> Any:
+    return call(retrain, "retrain", __doc__, args)

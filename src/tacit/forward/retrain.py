@@ -1,0 +1,283 @@
+"""A fresh agent with a frozen cost: the re-training test, and the transfer of a cost to another environment.
+
+    tacit retrain RUN                 where the cost was learned: does it work without the policy that it grew up with?
+    tacit transfer RUN --to ENV       where its inputs have the same names: does it mean anything there?
+
+The agent knows the reward and the frozen cost, nothing else; what counts is how often it breaks the TRUE constraint.
+
+A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow for ever and drown the reward, so that
+`charge` says what the agent is charged, and what it may spend:
+
+    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0. tau is the threshold of `tacit calibrate`,
+             or without one `calibration.usual_threshold`; top is the largest cost of what the run's learner tried.
+             Nothing that a demonstration usually does costs anything, and the dearest state costs 1, like the true
+             cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
+    budget   c itself, with a budget of what a demonstrated step costs on average
+    raw      c itself, with the settings' own budget; multiplier="fixed" makes it the penalised reward  R - lam u c
+
+The run folder keeps its own copy of the cost (model/frozen.safetensors, with tau, top and budget on its card), so that
+it can be resumed when the run that it came from is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import storage
+from tacit.cost import LearnedCost, load_cost
+from tacit.cost_table import TableCost
+from tacit.errors import UserError
+from tacit.forward import ppo_lagrangian, references
+from tacit.forward.collect import interface_of, make_vec
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+Array = NDArray[Any]
+Cost = LearnedCost | TableCost
+MODEL = "frozen"
+LABEL = "fresh agent"
+
+
+@dataclass(frozen=True)
+class Config(references.Settings, ppo_lagrangian.Config):
+    """Settings of an agent with a frozen cost: those of PPO-Lagrangian, and which cost."""
+
+    cost: str = ""
+    """Where it comes from: a finished run folder, of which only the name is kept."""
+    sha256: str = ""
+    """Of that cost; found out when not given."""
+    which: Literal["cost", "map"] = "cost"
+    """The cost that drove the policy, or the additive map of it (where the run has one)."""
+    shared: bool = False
+    """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
+    charge: Literal["excess", "budget", "raw"] = "excess"
+    """What the agent is charged, see tacit.forward.retrain."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What is charged for a cost c, and what may be spent; see the module's docstring."""
+
+    kind: str
+    threshold: float
+    top: float
+    budget: float
+    """Mean cost of a demonstrated step."""
+
+    def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:
+        """(obs, act, next_obs) -> what is charged."""
+        if self.kind != "excess":
+            return cost.of_steps
+        width = self.top - self.threshold
+
+        def excess(obs: Array, act: Array, next_obs: Array) -> Array:
+            over = np.asarray(cost.of_steps(obs, act, next_obs), dtype=np.float64) - self.threshold
+            return np.clip(over / width, 0.0, 1.0)
+
+        return excess
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The cost
+
+
+def charge_of(cost: Cost, source: Run, kind: str) -> Charge:
+    """From the run's demonstrations and from what its learner tried. UserError if the cost forbids nothing."""
+    from tacit.calibration import scores, step_costs, usual_threshold
+
+    demos = source.demonstrations()
+    used = int(source.config["config"].get("demonstrations") or 0)
+    demos = demos.subset(np.arange(min(used, len(demos)))) if used else demos
+    if isinstance(cost, TableCost):
+        top = float(cost.table.max())
+    else:
+        arrays = storage.load_arrays(_samples(source))[0]
+        tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
+        width = cost.inputs.obs_size + cost.inputs.act_size  # a part of a cost may not read the actions that were kept
+        top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
+    tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
+    if kind == "excess" and not top > tau:
+        raise UserError(
+            f"the cost of {source.path} forbids nothing that its learner tried: at most {top:.4g}, and demonstrations "
+            f"cost up to {tau:.4g}; nothing would be charged. --charge budget or raw charges the cost itself"
+        )
+    return Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
+
+
+def _samples(source: Run) -> Path:
+    file = source.path / "samples.safetensors"
+    if not file.exists():
+        raise UserError(f"{source.path} kept no samples of what its learner tried ({file.name}): learn it again")
+    return file
+
+
+def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: str) -> Cost:
+    """The cost, or the part of it, that can be read off observations with these names; still in its own layout.
+
+    UserError that names what is missing, and says what can be done about it.
+    """
+    if isinstance(cost, TableCost):
+        return cost.of_names(names)
+    inputs = cost.inputs
+    there = [
+        name
+        for name, column in zip(inputs.names, inputs.columns, strict=True)
+        if (name in names if column < inputs.obs_size else inputs.act_size == act_size)
+    ]
+    missing = [name for name in inputs.names if name not in there]
+    if not missing:
+        return cost
+    lack = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    text = f"{env_id} has no {lack}, which the cost reads."
+    if not there:
+        raise UserError(f"{text} They have no input in common: there is nothing to transfer")
+    common = " ".join(there[:4])
+    if cost.weights:
+        raise UserError(
+            f"{text} It is a network on all of its inputs together; learn one of what both have, with `tacit learn ... "
+            f"--inputs {common}`"
+        )
+    if not shared:
+        raise UserError(
+            f"{text} Learn a cost of what both have, with `tacit learn ... --inputs {common}`; or, because this one is "
+            f"additive, --shared keeps its part that reads {', '.join(there)} and drops the rest"
+        )
+    return cost.only(there)
+
+
+def prepare(
+    source: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config
+) -> tuple[Cost, Charge, Demonstrations | None]:
+    """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
+    from tacit.inverse.samples import names_of
+
+    if not source.done:
+        raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
+    env = make_vec(env_id, 1, **env_kwargs)
+    try:
+        face = interface_of(env, scaled=config.scale_actions)
+        names = names_of(env, face)
+    finally:
+        env.close()
+    whole = load_cost(source, config.which)
+    if isinstance(whole, TableCost) and face.n_states:
+        raise UserError("a table of states is read by row and column: this needs observation=position")
+    part = fit(whole, names, face.act_size, config.shared, env_id)
+    charge = charge_of(part, source, config.charge)
+    same = source.config["env"] == env_id and source.config["env_kwargs"] == dict(env_kwargs)
+    about = {
+        "run": source.name,
+        "algo": source.config["algo"],
+        "env": source.config["env"],
+        "seed": source.config["seed"],
+        "which": config.which,
+        "left_out": [name for name in whole.names if name not in part.names],
+        "charge": asdict(charge),
+    }
+    return part.of_names(names).with_card(frozen=about), charge, source.demonstrations() if same else None
+
+
+def fingerprint(source: Run, which: str) -> str:
+    """Of a cost with its threshold: two runs of the same name may differ, and a calibration changes what is charged."""
+    cost = load_cost(source, which)
+    about = {"arrays": storage.sha256_of_arrays(cost.to_arrays()[0]), "threshold": cost.threshold}
+    return storage.sha256_of_bytes(storage.to_json(about, sort_keys=True).encode())
+
+
+def put(run: Run, cost: Cost, demos: Demonstrations | None) -> None:
+    """The run folder's own copy."""
+    from tacit.demos import save
+
+    if demos is not None and not (run.path / "demos.npz").exists():
+        save(demos, run.path / "demos.npz")
+    run.save_model(MODEL, *cost.to_arrays())
+
+
+def frozen(run: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> tuple[Cost, Charge]:
+    """The cost of this run folder, and what is charged; fetched from the folder beside it if it is not there yet."""
+    from tacit.run import Run
+
+    if not (run.path / "model" / f"{MODEL}.safetensors").exists():
+        beside = run.path.parent / config.cost
+        if not (beside / "config.json").exists():
+            raise UserError(
+                f"{run.path} has no copy of its cost yet, and {config.cost} is not beside it: start it again with the "
+                "command that it was started with"
+            )
+        source = Run.open(beside)
+        if fingerprint(source, config.which) != config.sha256:
+            raise UserError(f"the {config.which} of {beside} has changed since {run.path} was started: start it again")
+        cost, _, demos = prepare(source, env_id, env_kwargs, config)
+        put(run, cost, demos)
+    cost = load_cost(run, MODEL)
+    return cost, Charge(**cost.card["frozen"]["charge"])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In a run folder
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    from tacit.run import Run
+
+    if not config.cost:
+        raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
+    ppo_lagrangian.check(config)
+    references.check(env_id, env_kwargs, config)
+    if not config.sha256:
+        prepare(Run.open(config.cost), env_id, env_kwargs, config)
+
+
+def settle(config: Config) -> Config:
+    """The settings with the cost named by what it is instead of where it lies: the same run folder on every machine."""
+    from tacit.run import Run
+
+    if config.sha256:
+        return config
+    source = Run.open(config.cost)
+    return replace(config, cost=source.path.absolute().name, sha256=fingerprint(source, config.which))
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
+) -> dict[str, Any]:
+    """Train and evaluate; continues from the newest checkpoint if there is one."""
+    from tacit.demos import load
+
+    cost, charge = frozen(run, env_id, env_kwargs, config)
+    charged = charge.of(cost)
+    settings = replace(config, budget=max(0.0, charge.budget)) if charge.kind == "budget" else config
+    reference = references.Reference(
+        label=LABEL,
+        statement=_statement(cost, env_id, charge),
+        learn=lambda env, _, seed, state: ppo_lagrangian.learn(env, settings, seed, state, cost=charged),
+        policy_of=ppo_lagrangian.policy_of,
+        to_arrays=ppo_lagrangian.state_to_arrays,
+        from_arrays=ppo_lagrangian.state_from_arrays,
+    )
+    shown = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
+    summary = references.run(reference, run, env_id, env_kwargs, shown, config, seed)
+    return {**summary, "source": cost.card["frozen"]}
+
+
+def _statement(cost: Cost, env_id: str, charge: Charge) -> str:
+    about = cost.card["frozen"]
+    there = "where it was learned" if about["env"] == env_id else f"learned in {about['env']}"
+    text = f"A fresh agent that knows the reward and the frozen {about['which']} of {about['run']} ({there})."
+    if about["left_out"]:
+        text += f" It reads {', '.join(cost.names)}; {len(about['left_out'])} inputs that are not here are left out."
+    spent = {
+        "excess": f"It is charged what exceeds {charge.threshold:.4g}, 1 for a cost of {charge.top:.4g} or more.",
+        "budget": f"It may spend what a demonstrated step costs on average, {charge.budget:.4g}.",
+        "raw": "It is charged the cost itself.",
+    }
+    return f"{text} {spent[charge.kind]}"

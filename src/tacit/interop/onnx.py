@@ -1,0 +1,282 @@
+"""Policies and costs as ONNX graphs, for whatever runs them: complete with scaling and clipping, and checked.
+
+    onnx.save(policy_graph(policy), "policy.onnx")
+    export(run, "deploy/")                              policy.onnx, cost.onnx, map.onnx: what the run has
+
+The batch is the first axis of everything. A policy has the input
+
+    obs          float32 (N, obs_size); int64 (N,) for a Discrete observation
+
+and the outputs
+
+    action       the most likely action, as the environment takes it: float32 (N, A), rescaled and clipped to the box,
+                 or int64 (N,)
+    mean, std    float32 (N, A), (A,): the Gaussian before clipping, in the environment's units. To draw an action:
+                 clip(mean + std * normal, low, high)
+    logits       float32 (N, n_actions) of a discrete policy, instead of mean and std
+
+A cost has the inputs obs and, if it reads actions, act: float32 (N, A) or int64 (N,); and the outputs
+
+    cost         float32 (N,)
+    forbidden    bool (N,): above the threshold, if the cost has one
+
+`obs` is the observation that the cost is about: after the step if the card says at = "next". The card is the graph's
+metadata `tacit`, as JSON. The graphs are written node by node with `onnx.helper`: no torch, no tracing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import storage
+from tacit.cost import BETA_FLOOR, LearnedCost, load_cost
+from tacit.errors import RunFailed, UserError
+from tacit.policy import Policy
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from tacit.run import Run
+
+OPSET = 18
+IR_VERSION = 9
+"""Old enough for every runtime of the last years."""
+TOLERANCE = 1e-4
+"""Largest difference between a graph and the original in the check after exporting, relative to 1 + |value|."""
+
+
+class _Graph:
+    """Nodes and constants while they are collected."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, array: Any, dtype: Any = np.float32) -> str:
+        from onnx import numpy_helper
+
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array, dtype=dtype), name))
+        return name
+
+    def add(self, op: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        """One node; returns the name of its output."""
+        from onnx import helper
+
+        output = name or f"n{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [output], **attributes))
+        return output
+
+    def within(self, x: str, low: Any, high: Any, **name: str) -> str:
+        """x cut to [low, high]; Min and Max let NaN through as NumPy does."""
+        return self.add("Min", self.add("Max", x, self.constant(low)), self.constant(high), **name)
+
+    def dense(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
+        return self.add("Add", self.add("MatMul", x, self.constant(weight)), self.constant(bias))
+
+    def one_hot(self, x: str, n: int) -> str:
+        return self.add("Gather", self.constant(np.eye(n)), x, axis=0)
+
+    def model(
+        self, name: str, inputs: dict[str, tuple[Any, list[Any]]], outputs: dict[str, tuple[Any, list[Any]]], card: Any
+    ) -> ModelProto:
+        import onnx
+        from onnx import helper
+
+        import tacit
+
+        def values(named: dict[str, tuple[Any, list[Any]]]) -> list[Any]:
+            return [
+                helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+                for key, (dtype, shape) in named.items()
+            ]
+
+        graph = helper.make_graph(self.nodes, name, values(inputs), values(outputs), self.constants)
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="tacit",
+            producer_version=tacit.__version__,
+        )
+        helper.set_model_props(model, {"tacit": storage.to_json(card, sort_keys=True)})
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def policy_graph(policy: Policy) -> ModelProto:
+    """The policy with its normalisation, rescaling and clipping."""
+    face, g = policy.interface, _Graph()
+    x = g.one_hot("obs", face.n_states) if face.n_states else "obs"
+    x = g.add("Mul", g.add("Sub", x, g.constant(policy.obs_mean)), g.constant(policy.obs_scale))
+    if math.isfinite(policy.obs_clip):
+        x = g.within(x, -policy.obs_clip, policy.obs_clip)
+    for weight, bias in zip(policy.weights[:-1], policy.biases[:-1], strict=True):
+        x = g.add("Tanh", g.dense(x, weight, bias))
+    head = g.dense(x, policy.weights[-1], policy.biases[-1])
+    obs: dict[str, tuple[Any, list[Any]]]
+    obs = {"obs": (np.int64, ["N"]) if face.n_states else (np.float32, ["N", face.obs_size])}
+    card = policy.to_arrays()[1]
+    if face.n_actions:
+        g.add("Identity", head, name="logits")
+        g.add("ArgMax", head, name="action", axis=-1, keepdims=0)
+        return g.model(
+            "policy", obs, {"action": (np.int64, ["N"]), "logits": (np.float32, ["N", face.n_actions])}, card
+        )
+    assert policy.log_std is not None
+    low, high, centre, half = face.box
+    g.add("Add", g.add("Mul", head, g.constant(half)), g.constant(centre), name="mean")
+    g.within("mean", low, high, name="action")
+    g.add("Identity", g.constant(np.exp(policy.log_std) * half), name="std")
+    shape: tuple[Any, list[Any]] = (np.float32, ["N", face.act_size])
+    return g.model("policy", obs, {"action": shape, "mean": shape, "std": (np.float32, [face.act_size])}, card)
+
+
+def cost_graph(cost: LearnedCost) -> ModelProto:
+    """The cost with its scaling, squashing and clipping."""
+    inputs, g = cost.inputs, _Graph()
+    named: dict[str, tuple[Any, list[Any]]] = {"obs": (np.float32, ["N", inputs.obs_size])}
+    rows = "obs"
+    if inputs.act_size:
+        named["act"] = (np.int64, ["N"]) if inputs.n_actions else (np.float32, ["N", inputs.act_size])
+        act = g.one_hot("act", inputs.n_actions) if inputs.n_actions else "act"
+        rows = g.add("Concat", "obs", act, axis=-1)
+    x = g.add("Gather", rows, g.constant(inputs.columns, np.int64), axis=1)
+    x = g.add("Div", g.add("Sub", x, g.constant(inputs.centre)), g.constant(inputs.scale))
+    if inputs.squash:
+        x = g.add("Asinh", x)
+    if math.isfinite(inputs.clip):
+        x = g.within(x, -inputs.clip, inputs.clip)
+    features = _features(g, cost, x)
+    total = g.add("MatMul", features, g.constant(cost.lam[:, None]))
+    g.add("Squeeze", total, g.constant([1], np.int64), name="cost")
+    outputs: dict[str, tuple[Any, list[Any]]] = {"cost": (np.float32, ["N"])}
+    if cost.threshold is not None:
+        g.add("Greater", "cost", g.constant(cost.threshold), name="forbidden")
+        outputs["forbidden"] = (np.bool_, ["N"])
+    return g.model("cost", named, outputs, cost.to_arrays()[1])
+
+
+def _features(g: _Graph, cost: LearnedCost, z: str) -> str:
+    """phi (N, k), as `LearnedCost.features`."""
+    if cost.linear:
+        return z
+    parts = []
+    if cost.slopes.size:
+        deep = g.add("Unsqueeze", z, g.constant([2], np.int64))
+        u = g.add("Add", g.add("Mul", deep, g.constant(cost.slopes)), g.constant(cost.offsets))
+        parts.append(g.add("Reshape", g.add("Sigmoid", u), g.constant([0, cost.slopes.size], np.int64)))
+    if cost.weights:
+        x = z
+        for weight, bias in zip(cost.weights[:-1], cost.biases[:-1], strict=True):
+            x = g.add("Relu", g.dense(x, weight, bias))
+        x = g.dense(x, cost.weights[-1], cost.biases[-1])
+        if cost.head == "beta":
+            both = g.add("Add", g.add("Softplus", x), g.constant(BETA_FLOOR))
+            b = g.add("Gather", both, g.constant([1], np.int64), axis=1)
+            x = g.add("Div", b, g.add("ReduceSum", both, g.constant([1], np.int64), keepdims=1))
+        else:
+            x = g.add("Sigmoid", x)
+        parts.append(x)
+    return parts[0] if len(parts) == 1 else g.add("Concat", *parts, axis=-1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
+    """{file: largest difference}: what the run has, as ONNX files, each compared with the original in onnxruntime.
+
+    RunFailed if one differs by more than TOLERANCE; nothing is written then.
+    """
+    arrays, card = run.load_model("policy")
+    if card.get("kind") == "tabular":
+        raise UserError(
+            f"{run.path} is an exact run, whose policy and cost are tables and not networks: read them from "
+            f"{run.path / 'model'} (docs/run-folder.md)"
+        )
+    policy = Policy.from_arrays(arrays, card)
+    obs = None
+    if (run.path / "demos.npz").exists():
+        seen = run.demonstrations().observations
+        obs = policy.interface.encode(seen[:: max(1, len(seen) // 1000)])
+    found: dict[str, tuple[ModelProto, float]] = {}
+    graph = policy_graph(policy)
+    found["policy.onnx"] = graph, policy_difference(graph, policy, obs)
+    for name in ("cost", "map"):
+        if (run.path / "model" / f"{name}.safetensors").exists():
+            cost = load_cost(run, name)
+            assert isinstance(cost, LearnedCost)
+            graph = cost_graph(cost)
+            found[f"{name}.onnx"] = graph, cost_difference(graph, cost, obs)
+    for name, (_, difference) in found.items():
+        if not difference <= TOLERANCE:
+            raise RunFailed(f"{name} differs from the original by {difference:.2g}, more than {TOLERANCE:g}")
+    for name, (graph, _) in found.items():
+        storage.atomic_write_bytes(Path(folder) / name, graph.SerializeToString(deterministic=True))
+    return {name: difference for name, (_, difference) in found.items()}
+
+
+def _samples(size: int, centre: NDArray[Any], scale: NDArray[Any], obs: NDArray[Any] | None) -> NDArray[Any]:
+    """Inputs for a comparison: what was seen, and 500 from narrow to far beyond any clip."""
+    rng = np.random.default_rng(0)
+    spread = np.exp(rng.uniform(-2, 5, (500, 1)))
+    drawn = (centre + scale * spread * rng.standard_normal((500, size))).astype(np.float32)
+    return drawn if obs is None or obs.shape[-1] != size else np.concatenate([obs.astype(np.float32), drawn])
+
+
+def policy_difference(graph: ModelProto, policy: Policy, obs: NDArray[Any] | None = None) -> float:
+    """Largest difference between graph and policy: of action and mean relative to 1 + |value|, or of the logits."""
+    face = policy.interface
+    if face.n_states:
+        given = np.arange(face.n_states)
+    else:
+        given = _samples(face.obs_size, policy.obs_mean, 1.0 / policy.obs_scale, obs)
+    outputs = run_graph(graph, {"obs": given})
+    head = policy.head(face.encode(given))
+    if face.n_actions:
+        sure = np.sort(head, axis=-1)
+        clear = sure[:, -1] - sure[:, -2] > TOLERANCE if face.n_actions > 1 else np.ones(len(head), bool)
+        if (outputs["action"] != head.argmax(-1))[clear].any():
+            return math.inf
+        return _difference(outputs["logits"], head)
+    return _difference(outputs["action"], policy.act(given, np.random.default_rng(0), deterministic=True))
+
+
+def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | None = None) -> float:
+    """Largest difference between graph and cost, relative to 1 + |value|."""
+    inputs, rng = cost.inputs, np.random.default_rng(1)
+    centre, scale = np.zeros(inputs.obs_size + inputs.act_size), np.ones(inputs.obs_size + inputs.act_size)
+    centre[list(inputs.columns)], scale[list(inputs.columns)] = inputs.centre, inputs.scale
+    given = {"obs": _samples(inputs.obs_size, centre[: inputs.obs_size], scale[: inputs.obs_size], obs)}
+    if inputs.n_actions and inputs.act_size:
+        given["act"] = rng.integers(inputs.n_actions, size=len(given["obs"]))
+    elif inputs.act_size:
+        given["act"] = _samples(inputs.act_size, centre[inputs.obs_size :], scale[inputs.obs_size :], None)
+        given["act"] = np.resize(given["act"], (len(given["obs"]), inputs.act_size))
+    return _difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
+
+
+def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    return float((np.abs(ours.astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())
+
+
+def run_graph(graph: ModelProto | bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The outputs by name, computed by onnxruntime on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    data = graph if isinstance(graph, bytes) else graph.SerializeToString()
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return {
+        output.name: np.asarray(value)
+        for output, value in zip(session.get_outputs(), session.run(None, inputs), strict=True)
+    }

@@ -1,0 +1,173 @@
+"""Policies and costs as torch modules with the numbers of the original, scaling and clipping included.
+
+    module = policy_module(policy)          module(obs) -> (mean, std) or logits; module.act(obs) -> the best action
+    module = cost_module(cost)              module(rows) -> cost; differentiable, rows are [observation | action]
+    module.state_dict()                     every number; to be loaded into a module of the same sizes
+
+Files are safetensors (`safetensors.torch.load_file` gives the state dict): a torch pickle could run code.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from tacit import storage
+from tacit.cost import BETA_FLOOR, LearnedCost, load_cost
+from tacit.errors import UserError
+from tacit.policy import Policy
+
+if TYPE_CHECKING:
+    from tacit.run import Run
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.tensor(np.asarray(array, dtype=np.float32))
+
+
+def _dense(weights: tuple[NDArray[Any], ...], biases: tuple[NDArray[Any], ...], between: type[nn.Module]) -> Any:
+    """nn.Sequential of linear layers with `between` between them."""
+    layers: list[nn.Module] = []
+    for weight, bias in zip(weights, biases, strict=True):
+        if layers:
+            layers.append(between())
+        layer = nn.Linear(*weight.shape)
+        with torch.no_grad():
+            layer.weight.copy_(_tensor(weight.T))
+            layer.bias.copy_(_tensor(bias))
+        layers.append(layer)
+    return nn.Sequential(*layers)
+
+
+class Normalise(nn.Module):
+    """(obs - mean) * scale within +-clip: what our networks see."""
+
+    def __init__(self, mean: NDArray[Any], scale: NDArray[Any], clip: float) -> None:
+        super().__init__()
+        self.register_buffer("mean", _tensor(mean))
+        self.register_buffer("scale", _tensor(scale))
+        self.register_buffer("clip", _tensor(clip))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return torch.clamp((obs - self.mean) * self.scale, -self.clip, self.clip)
+
+
+class PolicyModule(nn.Module):
+    """Encoded observations (N, obs_size) float32 -> (mean (N, A), std (A,)) in the environment's units, or logits."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        face = policy.interface
+        self.discrete = bool(face.n_actions)
+        self.normalise = Normalise(policy.obs_mean, policy.obs_scale, policy.obs_clip)
+        self.net = _dense(policy.weights, policy.biases, nn.Tanh)
+        if policy.log_std is not None:
+            low, high, centre, half = face.box
+            self.log_std = nn.Parameter(_tensor(policy.log_std))
+            for name, array in (("low", low), ("high", high), ("centre", centre), ("half_width", half)):
+                self.register_buffer(name, _tensor(array))
+
+    def forward(self, obs: torch.Tensor) -> Any:
+        head = self.net(self.normalise(obs))
+        return (
+            head if self.discrete else (self.centre + self.half_width * head, self.half_width * torch.exp(self.log_std))
+        )
+
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        """The most likely action, as the environment takes it."""
+        if self.discrete:
+            return self(obs).argmax(-1)
+        return torch.minimum(torch.maximum(self(obs)[0], self.low), self.high)
+
+
+class CostModule(nn.Module):
+    """Rows [observation | action] (N, obs_size + act_size) float32 -> cost (N,); see `tacit.cost`."""
+
+    def __init__(self, cost: LearnedCost) -> None:
+        super().__init__()
+        inputs = cost.inputs
+        self.squash, self.clip, self.linear, self.head = inputs.squash, inputs.clip, cost.linear, cost.head
+        self.register_buffer("columns", torch.tensor(inputs.columns))
+        for name in ("centre", "scale"):
+            self.register_buffer(name, _tensor(getattr(inputs, name)))
+        for name in ("lam", "slopes", "offsets"):
+            setattr(self, name, nn.Parameter(_tensor(getattr(cost, name))))
+        self.net = _dense(cost.weights, cost.biases, nn.ReLU)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        z = (rows[..., self.columns] - self.centre) / self.scale
+        if self.squash:
+            z = torch.asinh(z)
+        if math.isfinite(self.clip):
+            z = torch.clamp(z, -self.clip, self.clip)
+        if self.linear:
+            return z @ self.lam
+        parts = []
+        if self.slopes.numel():
+            parts.append(torch.sigmoid(z[..., None] * self.slopes + self.offsets).flatten(-2))
+        if len(self.net):
+            out = self.net(z)
+            if self.head == "beta":
+                both = nn.functional.softplus(out) + BETA_FLOOR
+                out = both[..., 1:] / both.sum(-1, keepdim=True)
+            else:
+                out = torch.sigmoid(out)
+            parts.append(out)
+        return torch.cat(parts, -1) @ self.lam
+
+
+def policy_module(policy: Policy) -> PolicyModule:
+    return PolicyModule(policy)
+
+
+def cost_module(cost: LearnedCost) -> CostModule:
+    return CostModule(cost)
+
+
+def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
+    """{file: largest difference from the original}: state dicts of the run's policy, cost and map as .safetensors."""
+    from safetensors.torch import save
+
+    arrays, card = run.load_model("policy")
+    if card.get("kind") == "tabular":
+        raise UserError(f"{run.path} is an exact run, whose policy and cost are tables and not networks")
+    policy = Policy.from_arrays(arrays, card)
+    module = policy_module(policy)
+    obs = _spread(policy.obs_mean, policy.obs_scale) if not policy.interface.n_states else np.eye(len(policy.obs_mean))
+    head = policy.head(obs.astype(np.float32))
+    expected = head if policy.interface.n_actions else policy.interface.box[2] + policy.interface.box[3] * head
+    with torch.no_grad():
+        got = module(_tensor(obs))
+    found: dict[str, tuple[nn.Module, float]] = {}
+    found["policy.safetensors"] = module, _difference(got if policy.interface.n_actions else got[0], expected)
+    for name in ("cost", "map"):
+        if (run.path / "model" / f"{name}.safetensors").exists():
+            cost = load_cost(run, name)
+            assert isinstance(cost, LearnedCost)
+            rows = np.zeros((500, cost.inputs.obs_size + cost.inputs.act_size), np.float32)
+            rows[:, list(cost.inputs.columns)] = _spread(cost.inputs.centre, 1.0 / cost.inputs.scale)
+            made = cost_module(cost)
+            with torch.no_grad():
+                found[f"{name}.safetensors"] = made, _difference(made(_tensor(rows)), cost.of_rows(rows))
+    for name, (module_, _) in found.items():
+        state = {key: value.contiguous() for key, value in module_.state_dict().items()}
+        storage.atomic_write_bytes(Path(folder) / name, save(state))
+    return {name: difference for name, (_, difference) in found.items()}
+
+
+def _spread(centre: NDArray[Any], inverse: NDArray[Any]) -> NDArray[Any]:
+    """(500, d) numbers from near the centre to far beyond any clip."""
+    rng = np.random.default_rng(0)
+    far = np.exp(rng.uniform(-2, 5, (500, 1)))
+    return (centre + far * rng.standard_normal((500, len(centre))) / inverse).astype(np.float32)
+
+
+def _difference(ours: torch.Tensor, theirs: NDArray[Any]) -> float:
+    return float((np.abs(ours.numpy().astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())

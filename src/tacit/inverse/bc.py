@@ -1,0 +1,169 @@
+"""Behaviour cloning: `tacit learn bc ENV`, the cheap reference. Neither reward nor environment steps are used.
+
+    max_theta  E_D log pi_theta(a|s)                                                                                (1)
+
+with the policy that the other methods have: a tanh network with a diagonal Gaussian, or a categorical distribution.
+Adam moves a logarithm slowly, so the Gaussian's standard deviation is set to that of the residuals at the end.
+
+It learns no cost, does nothing sensible where no demonstration has been, and cannot do better than those who
+demonstrated. The fitting is in `clone`. It takes seconds, so there are no checkpoints: an interrupted run starts again,
+with the same random numbers, and ends with the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import nets, normalize
+from tacit.errors import RunFailed, UserError
+from tacit.forward.collect import interface_of, make_vec
+from tacit.inverse import clone
+from tacit.policy import Interface, Policy
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+Array = NDArray[Any]
+STATEMENT = "A reference: behaviour cloning. It imitates the demonstrations and learns no constraint."
+LABEL = "cloned policy"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of behaviour cloning."""
+
+    steps: int = clone.STEPS
+    """Adam's steps on (1)."""
+    batch_size: int = clone.BATCH
+    """Samples of a minibatch."""
+    lr: float = clone.LR
+    """Adam's learning rate at the start; it falls linearly."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Hidden tanh layers of the policy."""
+    min_log_std: float = -5.0
+    """Smallest log standard deviation of a Gaussian policy, in units of half the action box."""
+    scale_actions: bool = True
+    """The Gaussian lives in coordinates where the action box is [-1, 1], else in the box's own."""
+    obs_clip: float = 10.0
+    """Bound of normalised observations."""
+    held_out: int = 0
+    """So many of the last demonstrations are not learned from, only measured."""
+    demonstrations: int = 0
+    """Learn from the first so many demonstrations; 0: from all."""
+    eval_episodes: int = 100
+    """Episodes of the final evaluation, stochastic and deterministic each."""
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    for name in ("steps", "batch_size", "eval_episodes"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    for name in ("held_out", "demonstrations"):
+        if getattr(config, name) < 0:
+            raise UserError(f"{name} cannot be negative: {getattr(config, name)}")
+    if not config.lr > 0:
+        raise UserError(f"lr must be positive, not {config.lr}")
+    env = make_vec(env_id, 1, **env_kwargs)
+    try:
+        interface_of(env, scaled=config.scale_actions)
+    finally:
+        env.close()
+
+
+class Cloning:
+    """Demonstrations as a policy of this interface sees them."""
+
+    def __init__(self, demos: Demonstrations, face: Interface, config: Config) -> None:
+        if config.held_out >= len(demos):
+            raise UserError(f"held_out is {config.held_out} of {len(demos)} demonstrations: nothing is left to learn")
+        self.face, self.config = face, config
+        learned = demos.subset(np.arange(len(demos) - config.held_out))
+        stats = normalize.running((face.obs_size,))
+        if not face.n_states:
+            stats = normalize.update(stats, face.encode(learned.observations[learned.rows_before]))
+        self.stats, self.clip = stats, np.inf if face.n_states else config.obs_clip
+        self.learned = self._pairs(learned)
+        unseen = demos.subset(np.arange(len(demos) - config.held_out, len(demos))) if config.held_out else None
+        self.unseen = None if unseen is None else self._pairs(unseen)
+
+    def _pairs(self, demos: Demonstrations) -> tuple[Array, Array]:
+        """(observations (n, obs_size) normalised, actions in the policy's coordinates)"""
+        obs = self.face.encode(demos.observations[demos.rows_before])
+        act = self.face.from_env(demos.actions)
+        act = act.astype(np.int32) if self.face.n_actions else act
+        return normalize.standardise(self.stats, obs, self.clip), act
+
+    def measure(self, actor: nets.Actor) -> dict[str, float]:
+        """Mean negative log-likelihood of the demonstrated actions, in nats."""
+        found = {"bc/nll": self.nll(actor, *self.learned)}
+        return found if self.unseen is None else found | {"bc/nll_held_out": self.nll(actor, *self.unseen)}
+
+    def nll(self, actor: nets.Actor, obs: Array, act: Array) -> float:
+        return -float(nets.log_prob(actor, jnp.asarray(obs), jnp.asarray(act))[0].mean())
+
+    def policy(self, actor: nets.Actor) -> Policy:
+        """As an artefact (NumPy)."""
+        plain = jax.tree.map(np.asarray, actor)
+        mean, scale = (array.astype(np.float32) for array in (self.stats.mean, self.stats.scale))
+        return Policy(self.face, plain.net.weights, plain.net.biases, plain.log_std, mean, scale, float(self.clip))
+
+
+def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -> nets.Actor:
+    """The actor with the standard deviation of its residuals, the maximum of (1) given its mean; none below a floor."""
+    if actor.log_std is None:
+        return actor
+    variance = ((jnp.asarray(act) - actor.net(jnp.asarray(obs))) ** 2).mean(axis=0)
+    return nets.Actor(actor.net, jnp.maximum(0.5 * jnp.log(variance + 1e-30), smallest))
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Fit, save, evaluate; the summary."""
+    from tacit.evaluate import copies_for
+    from tacit.forward.expert import evaluations
+    from tacit.forward.references import beside
+    from tacit.progress import live
+
+    if config.demonstrations:
+        demos = demos.subset(np.arange(min(config.demonstrations, len(demos))))
+    nets.use_threads(1)
+    test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
+    try:
+        face = interface_of(test, scaled=config.scale_actions)
+        data = Cloning(demos, face, config)
+        rng = np.random.default_rng([seed, 7])
+        log_std = None if face.n_actions else 0.0
+        actor = nets.make_params(rng, face.obs_size, face.act_size, config.hidden, n_critics=0, log_std=log_std).actor
+        fitting = clone.pieces(actor, *data.learned, rng, config.steps, config.batch_size, config.lr)
+        with live("cloning", total=clone.PIECES) as update:
+            for piece, actor in enumerate(fitting, 1):
+                measured = data.measure(actor)
+                if not np.isfinite(list(measured.values())).all():
+                    raise RunFailed("the likelihood is no longer finite: try a smaller lr")
+                run.log({"iteration": piece * max(1, config.steps // clone.PIECES), **measured})
+                update(f"negative log-likelihood {measured['bc/nll']:.3f}")
+        actor = with_residuals(actor, *data.learned, config.min_log_std)
+        policy = data.policy(actor)
+        arrays, card = policy.to_arrays()
+        run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs), "run": run.name})
+        table = beside(demos, evaluations(test, policy, config.eval_episodes, seed))
+    finally:
+        test.close()
+    run.log_eval({"steps": 0, **table})
+    return {
+        "statement": STATEMENT,
+        "table": table,
+        "labels": {"learned": LABEL, "learned, deterministic": f"{LABEL}, without noise"},
+        "steps": 0,
+        **data.measure(actor),
+    }

@@ -1,0 +1,103 @@
+"""A binary classifier as cost, BC2L: `tacit learn bc2l ENV`. The baseline of ME-ICRL without its model of behaviour.
+
+A network says how likely a step is the learner's and not demonstrated; that is the cost, c = sigmoid(f) in (0, 1). The
+steps that take turns are those of ME-ICRL (`tacit.inverse.alternation`), and the inverse step is logistic regression,
+
+    J = - E_D log(1 - c) - E_N log c                                                                               (1)
+
+on demonstrations D against the learner's last steps N. Its minimum over all functions is c = rho_N / (rho_N + rho_D):
+1/2 wherever the learner does what was demonstrated, so that with budget 0 the multiplier grows without end; and where
+the learner has learned to stay away, nothing holds the cost up. That is why it works badly (docs/bc2l.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.cost import LearnedCost
+from tacit.inverse import alternation, constraint_net, deep_run
+from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
+
+
+@dataclass(frozen=True)
+class Config(alternation.Config):
+    """Settings of BC2L."""
+
+
+def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
+    """(1) on scaled inputs (n, d) of demonstrations and (m, d) of the learner."""
+    return jax.nn.softplus(outputs(net, expert)).mean() + jax.nn.softplus(-outputs(net, learner)).mean()
+
+
+@jax.jit
+def descend(
+    net: Net, opt_state: Any, data: tuple[Any, Any], orders: tuple[Any, Any], lr: Any
+) -> tuple[Net, Any, jax.Array]:
+    """The inverse step on (expert (n, d), learner (m, d)): network, optimiser's state, loss of the last pass."""
+
+    def minibatch(carry: tuple[Net, Any], rows: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
+        net, opt_state = carry
+        value, gradient = jax.value_and_grad(loss)(net, data[0][rows[0]], data[1][rows[1]])
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (constraint_net.apply(net, moves, lr), opt_state), value
+
+    def one_pass(carry: tuple[Net, Any], rows: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
+        carry, values = jax.lax.scan(minibatch, carry, rows)
+        return carry, values.mean()
+
+    (net, opt_state), values = jax.lax.scan(one_pass, (net, opt_state), orders)
+    return net, opt_state, values[-1]
+
+
+def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+    lr = config.lr_constraint * config.anneal**state.iteration
+    sizes = len(data.expert), len(data.learner)
+    orders = constraint_net.orders(rng, *sizes, config.constraint_batch, config.backward_steps)
+    both = (jnp.asarray(data.expert), jnp.asarray(data.learner))
+    net, opt_state, value = descend(state.params, state.opt_state, both, orders, lr)
+    right = float((outputs(net, both[0]) < 0).mean()), float((outputs(net, both[1]) >= 0).mean())
+    return net, opt_state, {"inverse/loss": float(value), "inverse/accuracy": 0.5 * sum(right)}
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """c as an artefact."""
+    unit = alternation.unit_of(state, config)
+    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
+
+
+RULE = alternation.Rule("bc2l", _step, cost_of)
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
+    yield from alternation.learn(RULE, env, demos, config, seed, state)
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    alternation.check(config)
+    deep_run.check(env_id, env_kwargs, config)
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
+    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)

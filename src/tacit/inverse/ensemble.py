@@ -1,0 +1,77 @@
+"""How far the constraint map depends on which demonstrations there happened to be: fitted again on resampled ones.
+
+Member b of the ensemble is the map of `constraint_map` for as many trajectories as there are, drawn with replacement,
+against the states of the learner that the run kept; its threshold is what nine in ten of its own demonstrations stay
+below. Works from a run folder, for every method that keeps samples there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import storage
+from tacit.calibration import usual_threshold
+from tacit.cost import LearnedCost, load_cost
+from tacit.cost_ensemble import MOST_MEMBERS, CostEnsemble
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from tacit.run import Run
+
+Array = NDArray[Any]
+
+
+def fit_ensemble(run: Run, members: int, seed: int = 0) -> CostEnsemble:
+    """The ensemble of a finished run."""
+    from dataclasses import replace
+
+    from tacit.inverse import constraint_map
+    from tacit.progress import live
+
+    if not 2 <= members <= MOST_MEMBERS:
+        raise UserError(f"an ensemble has 2 to {MOST_MEMBERS} members, not {members}")
+    cost = load_cost(run)
+    file = run.path / "samples.safetensors"
+    if not isinstance(cost, LearnedCost) or not file.exists():
+        raise UserError(f"{run.path} kept no samples to fit an ensemble to; only deep runs do")
+    kept = storage.load_arrays(file)[0]
+    learner = np.concatenate([kept["nominal"], kept.get("history", kept["learner"])])
+    known = cost.of_rows(learner)
+    trajectories = demonstrated_rows(run, cost)
+    settings = run.config["config"]
+    fitted = []
+    with live("ensemble", total=members) as update:
+        for b in range(members):
+            rng = np.random.default_rng([seed, 13, b])
+            chosen = [trajectories[i] for i in rng.integers(len(trajectories), size=len(trajectories))]
+            member = constraint_map.fit_rows(
+                cost.inputs,
+                np.concatenate(chosen),
+                learner,
+                known,
+                rng,
+                at=cost.at,
+                expert_square=settings.get("expert_square", 0.0),
+                learner_square=settings.get("learner_square", 0.0),
+            )
+            scores = np.array([member.of_rows(rows).max() for rows in chosen])
+            level = usual_threshold(scores, float(member.of_rows(learner).max()))
+            fitted.append(replace(member, threshold=level))
+            update(f"threshold {level:.3g}")
+    about = {key: cost.card[key] for key in ("env", "env_kwargs", "demonstrations", "run") if key in cost.card}
+    return CostEnsemble(tuple(fitted), {**about, "members": members, "seed": seed})
+
+
+def demonstrated_rows(run: Run, cost: LearnedCost) -> list[Array]:
+    """[observation | action] rows of each demonstration that the run learned from."""
+    demos = run.demonstrations()
+    used = run.config["config"].get("demonstrations") or len(demos)
+    demos = demos.subset(np.arange(min(used, len(demos))))
+    rows = cost.inputs.rows(
+        demos.observations[demos.rows_before + (1 if cost.at == "next" else 0)],
+        demos.actions if cost.inputs.act_size else None,
+    )
+    return np.split(rows, demos.step_offsets[1:])

@@ -1,0 +1,203 @@
+"""Inverse RL on a correction of the reward, with its stabilisers (after Hugessen et al. 2024).
+
+    tacit learn irl-correction ENV
+
+If costs may be scaled by any positive number, the multiplier of a constraint is part of the cost, and the game of
+constraint, multiplier and policy is one of two players: inverse reinforcement learning on what must be taken from the
+reward,
+
+    max_c min_pi   J(pi_D, r - c) - J(pi, r - c)  =  max_c min_pi  E_pi[c] - E_D[c] + (terms without c)              (1)
+
+so that no Lagrangian is needed. The forward step is PPO on r - c (`ppo_lagrangian` with a fixed multiplier of 1), and
+the inverse step descends
+
+    L(c) = E_D[c] - E_N[c] + expert_square E_D[c^2]                                                                (2)
+
+on demonstrations D and the learner's last steps N. It is MCE-ICRL's dual with one network for the cost and a square on
+the demonstrations alone: what no demonstration does becomes dearer with every step, without a ceiling. The stabilisers,
+each a setting:
+
+    head            c = leaky ReLU(f), not a bounded sigmoid (which breaks the scaling), f = 0 at the start
+    expert_square   costs of demonstrations stay near 0
+    critics         one of the reward and one of the cost: when c moves, the reward's stays right
+    few steps       one step of a large batch between short forward phases, so that (2) moves slowly
+    resets          the last layers of policy and cost critic are made anew now and then: c has moved since they began
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit import nets
+from tacit.cost import LEAK, LearnedCost
+from tacit.errors import UserError
+from tacit.forward import ppo_lagrangian
+from tacit.inverse import alternation, constraint_net, deep_run
+from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
+
+
+@dataclass(frozen=True)
+class Config(alternation.Config):
+    """Settings of the reward correction."""
+
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "fixed"
+    """The correction carries its own scale: leave it fixed."""
+    penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
+    """Unit of the correction, see tacit.forward.ppo_lagrangian."""
+    forward_steps: int = 4096
+    """Environment steps of PPO between two inverse steps."""
+    backward_steps: int = 1
+    """Steps on (2) in an inverse step, each on a batch of constraint_batch."""
+    constraint_batch: int = 5000
+    """Samples of each side in such a step; 0: all."""
+    anneal: float = 1.0
+    """Factor on lr_constraint after each inverse step."""
+    expert_square: float = 0.1
+    """Weight of the squared cost of demonstrations in (2)."""
+    reset_actor: int = 0
+    """The policy's last layer is made anew after so many inverse steps, in the first half of the run; 0: never."""
+    reset_critic: int = 0
+    """The same of the cost critic, in the whole run."""
+
+
+def loss(net: Net, expert: Any, learner: Any, expert_square: Any) -> jax.Array:
+    """(2) on scaled inputs (n, d) of demonstrations and (m, d) of the learner."""
+    ours, theirs = correction(net, expert), correction(net, learner)
+    return ours.mean() - theirs.mean() + expert_square * (ours**2).mean()
+
+
+def correction(net: Net, z: Any) -> jax.Array:
+    """c (B,) of scaled inputs (B, d)."""
+    return jax.nn.leaky_relu(outputs(net, z)[:, 0], LEAK)
+
+
+@jax.jit
+def descend(
+    net: Net, opt_state: Any, expert: Any, learner: Any, hyper: tuple[Any, Any]
+) -> tuple[Net, Any, dict[str, jax.Array]]:
+    """Adam on minibatches (M, B, d) of both sides; hyper is (lr, expert_square)."""
+
+    def step(carry: tuple[Net, Any], part: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
+        net, opt_state = carry
+        value, gradient = jax.value_and_grad(loss)(net, *part, hyper[1])
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (constraint_net.apply(net, moves, hyper[0]), opt_state), value
+
+    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), (expert, learner))
+    return net, opt_state, {"inverse/loss": values[-1]}
+
+
+def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+    net, opt_state = state.params, state.opt_state
+    if state.iteration == 0:
+        net = zeroed(net)
+    both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
+    lr = config.lr_constraint * config.anneal**state.iteration
+    net, opt_state, info = descend(net, opt_state, *both, (lr, config.expert_square))
+    return net, opt_state, {key: float(value) for key, value in info.items()}
+
+
+def _drawn(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDArray[Any]:
+    """(backward_steps, batch, d)"""
+    if not config.constraint_batch or config.constraint_batch >= len(rows):
+        return np.broadcast_to(rows, (config.backward_steps, *rows.shape))
+    return rows[rng.integers(len(rows), size=(config.backward_steps, config.constraint_batch))]
+
+
+def zeroed(net: Net) -> Net:
+    """The network with an output of 0 everywhere; it gets a gradient all the same."""
+    return Net((*net.weights[:-1], 0.0 * net.weights[-1]), (*net.biases[:-1], 0.0 * net.biases[-1]))
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """c as an artefact."""
+    return constraint_net.to_cost(
+        state.params, state.inputs, config.at, unit=alternation.unit_of(state, config), head="leaky"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Resets
+
+
+def _before(config: Config, state: State, rng: np.random.Generator) -> ppo_lagrangian.State:
+    """The forward half, with fresh last layers if it is time for them."""
+    forward: ppo_lagrangian.State = state.forward
+
+    def due(every: int) -> bool:
+        return bool(every) and state.iteration > 1 and state.iteration % every == 0
+
+    if due(config.reset_critic) and config.critics == "separate":
+        forward = _with_fresh(forward, lambda params: params.critics[1], 1.0, rng)
+    if due(config.reset_actor) and state.steps < 0.5 * config.total_steps:
+        forward = _with_fresh(forward, lambda params: params.actor.net, 0.01, rng)
+    return forward
+
+
+def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.random.Generator) -> Any:
+    """The training with the last layer of one network made anew, and forgotten by the optimiser."""
+    learner = state.agent
+
+    def last(tree: Any) -> Any:
+        return net_of(tree).weights[-1], net_of(tree).biases[-1]
+
+    n_in, n_out = net_of(learner.params).weights[-1].shape
+    fresh = (jnp.asarray(nets.orthogonal(rng, n_in, n_out, gain)), jnp.zeros(n_out, jnp.float32))
+    zeros = tuple(map(jnp.zeros_like, fresh))
+    moments = {name: eqx.tree_at(last, getattr(learner.opt_state, name), zeros) for name in ("mu", "nu")}
+    params = eqx.tree_at(last, learner.params, fresh)
+    return replace(state, agent=replace(learner, params=params, opt_state=learner.opt_state._replace(**moments)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The method
+
+RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before)
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
+    yield from alternation.learn(RULE, env, demos, config, seed, state)
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    alternation.check(config)
+    if config.multiplier != "fixed":
+        raise UserError("the correction carries its own scale: multiplier must be fixed")
+    for name in ("expert_square", "reset_actor", "reset_critic"):
+        if not getattr(config, name) >= 0:
+            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
+    deep_run.check(env_id, env_kwargs, config)
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
+    method = replace(alternation.method(RULE), ceiling=_ceiling)
+    return deep_run.run(method, run, env_id, env_kwargs, demos, config, seed)
+
+
+def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
+    """There is none: twice what is dear among what the learner tried."""
+    return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))

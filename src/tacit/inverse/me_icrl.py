@@ -1,0 +1,233 @@
+"""Maximum entropy inverse constrained reinforcement learning (Malik et al. 2021): `tacit learn me-icrl ENV`.
+
+A network zeta(s, a) in (0, 1) says how feasible a step is; the cost is c = 1 - zeta. Demonstrations are taken to come
+from trajectories with probability proportional to  exp(reward(tau)) prod_t zeta_t.  Its log-likelihood has a gradient
+that compares demonstrations with samples of the present model, and those are made in turns:
+
+    forward   PPO-Lagrangian with cost 1 - zeta and budget 0 (`tacit.inverse.alternation`)
+    inverse   backward_steps of Adam on
+              J = - E_D log(zeta + eps) + E_N[ omega log(zeta + eps) ] + delta ( E_D[1 - zeta] + E_N[1 - zeta] ) (1)
+
+N are the learner's steps, made for the network zeta_old with which the inverse step began. As zeta moves away from it,
+importance weights (held constant in the gradient) make them stand for the new model, with
+r_t = (zeta_t + eps) / (zeta_old,t + eps):
+
+    weights = "step"         omega_t = r_t / mean r
+    weights = "trajectory"   omega_t = n w_tau / sum w,     w_tau = prod_{t in tau} r_t,   n trajectories            (2)
+    weights = "none"         omega_t = 1
+
+and before each pass the step ends early once the model over trajectories has moved too far from that of the samples:
+
+    KL(old || new) = mean[-log w] + log mean w   > forward_kl     or
+    KL(new || old) = mean[w log w] / mean w - log mean w   > reverse_kl                                              (3)
+
+both from samples of the old model; the second is at most the logarithm of the number of trajectories. Weights and
+divergences are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
+
+published_code = True does what the published program did, which is not (1) to (3). Its per-step weights, an array
+(N, 1, 1) times log zeta (N, 1), become an N by N table whose mean is mean(omega) mean(log zeta): weights that never
+had an effect on the gradient. And the divergences are  mean[-log(w + eps)]  and  mean[(w - mean w) log(w + eps)] /
+(mean w + eps)  of products that underflow, so that the first is at most -log eps = 11.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.cost import LearnedCost
+from tacit.errors import UserError
+from tacit.inverse import alternation, constraint_net, deep_run
+from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, log_feasibility, outputs
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
+
+
+@dataclass(frozen=True)
+class Config(alternation.Config):
+    """Settings of ME-ICRL."""
+
+    delta: float = 0.5
+    """Weight of the mean cost, which keeps the constraint small."""
+    weights: Literal["step", "trajectory", "none"] = "step"
+    """Importance weights of the learner's steps, see (2)."""
+    forward_kl: float = 10.0
+    """An inverse step ends when the divergence of the new model from the samples' passes this, see (3)."""
+    reverse_kl: float = 2.5
+    """The same for the other direction."""
+    published_code: bool = False
+    """As the published program was, with importance weights that have no effect on the gradient."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Losses, weights, divergences
+
+
+def loss(net: Net, expert: Any, learner: Any, omega: Any, delta: Any) -> jax.Array:
+    """(1) on scaled inputs (n, d) of demonstrations and (m, d) of the learner with weights omega (m,)."""
+    cost = jax.nn.sigmoid(outputs(net, expert)[:, 0]).mean() + jax.nn.sigmoid(outputs(net, learner)[:, 0]).mean()
+    likelihood = log_feasibility(net, expert).mean() - (omega * log_feasibility(net, learner)).mean()
+    return -likelihood + delta * cost
+
+
+def step_weights(log_ratio: Any) -> jax.Array:
+    """omega (m,) of each step by itself, mean 1."""
+    return len(log_ratio) * jax.nn.softmax(log_ratio)
+
+
+def trajectory_sums(log_ratio: Any, trajectory: Any) -> tuple[jax.Array, jax.Array]:
+    """(log w (m,), whether there is such a trajectory (m,)), for trajectories numbered below m."""
+    log_w = jax.ops.segment_sum(log_ratio, trajectory, num_segments=len(log_ratio))
+    return log_w, jax.ops.segment_max(jnp.ones_like(trajectory), trajectory, num_segments=len(log_ratio)) > 0
+
+
+def trajectory_weights(log_ratio: Any, trajectory: Any) -> jax.Array:
+    """omega (m,): of each step that of its trajectory; the mean over trajectories is 1."""
+    log_w, there = trajectory_sums(log_ratio, trajectory)
+    return (there.sum() * jax.nn.softmax(jnp.where(there, log_w, -jnp.inf)))[trajectory]
+
+
+def divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
+    """(KL(old || new), KL(new || old)) of (3) from the weights of samples of the old model."""
+    share = jax.nn.softmax(jnp.where(there, log_w, -jnp.inf))
+    log_mean = jax.nn.logsumexp(jnp.where(there, log_w, -jnp.inf)) - jnp.log(there.sum())
+    kept = jnp.where(there, log_w, 0.0)
+    return log_mean - kept.sum() / there.sum(), jnp.sum(share * kept) - log_mean
+
+
+def published_divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
+    """What the published code compares with the same limits."""
+    mean = lambda x: jnp.where(there, x, 0.0).sum() / there.sum()  # noqa: E731
+    w = jnp.exp(log_w)
+    w_mean, log = mean(w), jnp.log(w + EPSILON)
+    return mean(-log), mean((w - w_mean) * log) / (w_mean + EPSILON)
+
+
+class Hyper(NamedTuple):
+    lr: float
+    delta: float
+    forward_kl: float
+    reverse_kl: float
+
+
+@partial(jax.jit, static_argnames=("weights", "published_code"))
+def descend(
+    net: Net,
+    opt_state: Any,
+    data: tuple[Any, Any, Any],
+    orders: tuple[Any, Any],
+    hyper: Hyper,
+    *,
+    weights: str,
+    published_code: bool,
+) -> tuple[Net, Any, dict[str, jax.Array]]:
+    """The inverse step on (expert (n, d), learner (m, d), trajectory (m,)); orders are those of `constraint_net`."""
+    expert, learner, trajectory = data
+    old = log_feasibility(net, learner)
+
+    def judged(net: Net) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        log_ratio = log_feasibility(net, learner) - old
+        sums = trajectory_sums(log_ratio, trajectory)
+        kl = published_divergences(*sums) if published_code else divergences(*sums)
+        if weights == "none" or (published_code and weights == "step"):
+            return jnp.ones_like(log_ratio), kl
+        return (step_weights(log_ratio) if weights == "step" else trajectory_weights(log_ratio, trajectory)), kl
+
+    def minibatch(carry: Any, rows: Any) -> tuple[Any, jax.Array]:
+        net, opt_state, omega = carry
+        value, gradient = jax.value_and_grad(loss)(net, expert[rows[0]], learner[rows[1]], omega[rows[1]], hyper.delta)
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (constraint_net.apply(net, moves, hyper.lr), opt_state, omega), value
+
+    def one_pass(carry: Any) -> Any:
+        number, net, opt_state, (omega, _), _ = carry
+        rows = (orders[0][number], orders[1][number])
+        (net, opt_state, _), values = jax.lax.scan(minibatch, (net, opt_state, omega), rows)
+        return number + 1, net, opt_state, judged(net), values.mean()
+
+    def near(carry: Any) -> jax.Array:
+        number, _, _, (_, (forward, reverse)), _ = carry
+        return (number < len(orders[0])) & (forward <= hyper.forward_kl) & (reverse <= hyper.reverse_kl)
+
+    start = (0, net, opt_state, judged(net), jnp.float32(0.0))
+    number, net, opt_state, (omega, (forward, reverse)), value = jax.lax.while_loop(near, one_pass, start)
+    return (
+        net,
+        opt_state,
+        {
+            "inverse/loss": value,
+            "inverse/passes": number,
+            "inverse/forward_kl": forward,
+            "inverse/reverse_kl": reverse,
+            "inverse/weight_max": omega.max(),
+            "inverse/effective_share": omega.sum() ** 2 / (omega**2).sum() / len(omega),
+        },
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The method
+
+
+def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+    lr = config.lr_constraint * config.anneal**state.iteration
+    orders = constraint_net.orders(
+        rng, len(data.expert), len(data.learner), config.constraint_batch, config.backward_steps
+    )
+    net, opt_state, info = descend(
+        state.params,
+        state.opt_state,
+        (data.expert, data.learner, data.trajectory),
+        orders,
+        Hyper(lr, config.delta, config.forward_kl, config.reverse_kl),
+        weights=config.weights,
+        published_code=config.published_code,
+    )
+    return net, opt_state, {key: float(value) for key, value in info.items()}
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """1 - zeta as an artefact."""
+    unit = alternation.unit_of(state, config)
+    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
+
+
+RULE = alternation.Rule("me-icrl", _step, cost_of)
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
+    yield from alternation.learn(RULE, env, demos, config, seed, state)
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    alternation.check(config)
+    if config.weights not in ("step", "trajectory", "none"):
+        raise UserError(f"weights is step, trajectory or none, not {config.weights!r}")
+    for name in ("delta", "forward_kl", "reverse_kl"):
+        if not getattr(config, name) >= 0:
+            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
+    deep_run.check(env_id, env_kwargs, config)
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
+    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)

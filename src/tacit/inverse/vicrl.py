@@ -1,0 +1,212 @@
+"""Variational inverse constrained reinforcement learning (Liu et al. 2023): `tacit learn vicrl ENV`.
+
+As in ME-ICRL (`tacit.inverse.me_icrl`) a step has a feasibility x in (0, 1), but what is learned is a distribution of
+it: a network gives  a(s, a), b(s, a)  (soft-plus of its two outputs) and  x ~ Beta(a, b).  The inverse step takes
+backward_steps of Adam on
+
+    - E_D log x + E_N log x + delta ( E_D KL(Beta(a, b) || prior) + E_N KL(Beta(a, b) || prior) )                  (1)
+
+with x sampled anew each time, differentiated through the sample (implicit reparametrisation), and log x not below
+log 1e-5. The divergence of two Beta distributions is
+
+    KL(Beta(a, b) || Beta(p, q)) = ln B(p, q) - ln B(a, b)
+                                   + (a - p) (psi(a) - psi(a + b)) + (b - q) (psi(b) - psi(a + b))
+
+The forward step (PPO-Lagrangian, `tacit.inverse.alternation`) is charged 1 - x with x sampled for each step, or its
+mean b / (a + b), which is also the cost that is saved.
+
+The published a and b have no floor, and priors such as (0.009, 0.001) pull them towards 0, where densities and
+gradients overflow. Here a and b are at least 1e-4 (`tacit.cost.BETA_FLOOR`), samples are kept as logarithms of gamma
+variates, and everything has finite gradients down to there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betaln, digamma
+
+from tacit.cost import BETA_FLOOR, LearnedCost
+from tacit.errors import UserError
+from tacit.forward.ppo_lagrangian import CostFunction
+from tacit.inverse import alternation, constraint_net, deep_run
+from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, outputs
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.run import Run
+
+__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
+
+
+@dataclass(frozen=True)
+class Config(alternation.Config):
+    """Settings of variational ICRL."""
+
+    delta: float = 0.5
+    """Weight of the divergence from the prior."""
+    prior: tuple[float, float] = (0.9, 0.1)
+    """Parameters of the Beta prior of a step's feasibility."""
+    cost: Literal["sample", "mean"] = "sample"
+    """What the forward step is charged: 1 - a sample of the feasibility, or 1 - its mean."""
+    replay_share: float = 0.0
+    """Share of the learner's samples in an inverse step that comes from earlier forward phases."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The posterior
+
+
+def parameters(net: Net, z: Any) -> tuple[jax.Array, jax.Array]:
+    """a, b (B,) of scaled inputs (B, d)."""
+    both = jax.nn.softplus(outputs(net, z)) + BETA_FLOOR
+    return both[:, 0], both[:, 1]
+
+
+def log_sample(key: Any, a: Any, b: Any) -> jax.Array:
+    """log x (B,) for x ~ Beta(a, b), differentiable in a and b."""
+    gammas = jax.random.loggamma(key, jnp.concatenate([a, b]))
+    return jax.nn.log_sigmoid(gammas[: len(a)] - gammas[len(a) :])
+
+
+def divergence(a: Any, b: Any, p: Any, q: Any) -> jax.Array:
+    """KL(Beta(a, b) || Beta(p, q))."""
+    both = digamma(a + b)
+    return betaln(p, q) - betaln(a, b) + (a - p) * (digamma(a) - both) + (b - q) * (digamma(b) - both)
+
+
+class Hyper(NamedTuple):
+    lr: float
+    delta: float
+    p: float
+    q: float
+
+
+def loss(net: Net, key: Any, expert: Any, learner: Any, hyper: Hyper) -> tuple[jax.Array, jax.Array]:
+    """(1) on scaled inputs (n, d) of demonstrations and (m, d) of the learner; beside it the two divergences."""
+
+    # Both sides at once: compiling the sampler and its derivative takes longer than an inverse step.
+    a, b = parameters(net, jnp.concatenate([expert, learner]))
+    log_x = jnp.maximum(log_sample(key, a, b), math.log(EPSILON))
+    kl, n = divergence(a, b, hyper.p, hyper.q), len(expert)
+    both = jnp.stack([kl[:n].mean(), kl[n:].mean()])
+    return log_x[n:].mean() - log_x[:n].mean() + hyper.delta * both.sum(), both
+
+
+@jax.jit
+def descend(
+    net: Net, opt_state: Any, key: Any, data: tuple[Any, Any], orders: tuple[Any, Any], hyper: Hyper
+) -> tuple[Net, Any, dict[str, jax.Array]]:
+    """The inverse step on (expert (n, d), learner (m, d)); orders are those of `constraint_net`."""
+    expert, learner = data
+    flat = tuple(jnp.reshape(order, (-1, order.shape[-1])) for order in orders)
+
+    def minibatch(carry: Any, rows: Any) -> tuple[Any, Any]:
+        net, opt_state = carry
+        key, expert_rows, learner_rows = rows
+        (value, kl), gradient = jax.value_and_grad(loss, has_aux=True)(
+            net, key, expert[expert_rows], learner[learner_rows], hyper
+        )
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (constraint_net.apply(net, moves, hyper.lr), opt_state), (value, kl)
+
+    keys = jax.random.split(key, len(flat[0]))
+    (net, opt_state), (values, kls) = jax.lax.scan(minibatch, (net, opt_state), (keys, *flat))
+    a, b = parameters(net, learner)
+    return (
+        net,
+        opt_state,
+        {
+            "inverse/loss": values.mean(),
+            "inverse/expert_divergence": kls[-1, 0],
+            "inverse/learner_divergence": kls[-1, 1],
+            "inverse/concentration": (a + b).mean(),
+        },
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The method
+
+
+def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+    learner = data.learner
+    old = round(config.replay_share * len(learner)) if len(state.replay) else 0
+    if old:
+        rows = state.replay.reshape(-1, state.replay.shape[-1])
+        past = state.inputs.scaled(rows[rng.integers(len(rows), size=old)])
+        learner = np.concatenate([learner[rng.permutation(len(learner))[old:]], past])
+    orders = constraint_net.orders(rng, len(data.expert), len(learner), config.constraint_batch, config.backward_steps)
+    net, opt_state, info = descend(
+        state.params,
+        state.opt_state,
+        jax.random.key(int(rng.integers(2**31))),
+        (data.expert, learner),
+        orders,
+        Hyper(config.lr_constraint * config.anneal**state.iteration, config.delta, *config.prior),
+    )
+    return net, opt_state, {key: float(value) for key, value in info.items()}
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """The mean of 1 - x as an artefact."""
+    unit = alternation.unit_of(state, config)
+    return constraint_net.to_cost(state.params, state.inputs, config.at, head="beta", unit=unit)
+
+
+_parameters = jax.jit(parameters)
+
+
+def _charged(state: State, config: Config, rng: np.random.Generator) -> CostFunction:
+    """The cost of the forward step."""
+    mean = cost_of(state, config)
+    if config.cost == "mean":
+        return mean.of_steps
+    noise = np.random.default_rng(int(rng.integers(2**63)))
+
+    def sampled(obs: Any, act: Any, next_obs: Any) -> Any:
+        rows = state.inputs.rows(next_obs if config.at == "next" else obs, act)
+        a, b = (np.asarray(x, np.float64) for x in _parameters(state.params, state.inputs.scaled(rows)))
+        return noise.beta(b, a)  # 1 - x ~ Beta(b, a)
+
+    return sampled
+
+
+RULE = alternation.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
+    yield from alternation.learn(RULE, env, demos, config, seed, state)
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work, before anything is written."""
+    alternation.check(config)
+    if config.cost not in ("sample", "mean"):
+        raise UserError(f"cost is sample or mean, not {config.cost!r}")
+    if not min(config.prior) > 0:
+        raise UserError(f"the parameters of the prior are positive, not {config.prior}")
+    if not config.delta >= 0:
+        raise UserError(f"delta cannot be negative, it is {config.delta}")
+    if not 0 <= config.replay_share < 1:
+        raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+    deep_run.check(env_id, env_kwargs, config)
+
+
+def run(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
+    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)

@@ -1,0 +1,179 @@
+"""A scene solved: what the page shows.
+
+The learner is given the map without the constraint and the demonstrations, nothing else. The truth is read in two
+places only: to make the expert's demonstrations, and, when the page asks to compare, to judge the answer afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.demos import expert_demonstrations, expert_policy
+from tacit.errors import UserError
+from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
+from tacit.forward.soft_policy_iteration import plan
+from tacit.inverse.identifiability import identifiability
+from tacit.inverse.mce_exact import learn
+from tacit.inverse.trajectories import check_demonstrations
+from tacit.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from tacit.envs.gridworld_spec import GridworldSpec
+    from tacit.inverse.feasibility import Diagnosis
+    from tacit.playground.scene import Scene
+    from tacit.tabular import MDP, Solution
+
+TIME_LIMIT = 30.0
+"""Seconds; the largest maps take up to ten on a busy machine."""
+UNKNOWN = 0.5
+"""As in the report: a cell is not known when more than half of its weight lies in directions not revealed."""
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+class Superseded(Exception):
+    """The page has asked for something else in the meantime."""
+
+
+def answer(
+    scene: Scene, *, compare: bool = False, superseded: Callable[[], bool] = lambda: False, limit: float = TIME_LIMIT
+) -> dict[str, Any]:
+    """Plain JSON. Per-cell numbers are lists of rows, None for walls. Raises Superseded, or UserError."""
+    started = time.perf_counter()
+    world = scene.world
+    mdp = world.model()
+    with one_blas_thread():
+        own = scene.own_demonstrations()
+        shown = _expert_demonstrations(scene)
+        without = plan(mdp, mdp.rewards, scene.beta).policy
+        found: dict[str, Any] = {
+            "own": len(own),
+            "expert": [_as_path(world, states, actions) for states, actions in shown],
+            "visits": {"unconstrained": grid(world, _visits(mdp, world, without))},
+            "policy": {"unconstrained": _rounded(without)},
+            "reachable": grid(world, reachable_states(mdp).astype(float)),
+        }
+        pairs = own + shown
+        if not pairs:
+            return found | {"status": "empty", "seconds": time.perf_counter() - started}
+        pairs = check_demonstrations(mdp, pairs)
+        found["visits"]["demonstrations"] = grid(world, _demonstrated(pairs, world.n_states))
+        solution = _solve(mdp, pairs, scene, superseded, started + limit)
+        found |= {"status": solution.status, "certificate": _certificate(solution)}
+        if solution.diagnosis is not None:
+            found["diagnosis"] = _diagnosis(world, scene, solution.diagnosis)
+        else:
+            known = identifiability(mdp, solution, len(pairs))
+            found["cost"] = grid(world, solution.weights)
+            found["unknown"] = grid(world, known.unknown)
+            found["never"] = grid(world, np.clip((known.null_space**2).sum(axis=1), 0.0, 1.0))
+            found["visits"]["learned"] = grid(world, _visits(mdp, world, solution.policy))
+            found["policy"]["learned"] = _rounded(solution.policy)
+        if compare:
+            found["comparison"] = _comparison(scene, mdp, solution, without)
+    return found | {"seconds": time.perf_counter() - started}
+
+
+def _solve(mdp: MDP, pairs: Pairs, scene: Scene, superseded: Callable[[], bool], deadline: float) -> Solution:
+    steps = learn(mdp, "state", demonstrations=pairs, beta=scene.beta, budget=scene.budget, objective=scene.objective)
+    while True:
+        if superseded():
+            raise Superseded
+        if time.perf_counter() > deadline:
+            raise UserError("this takes too long: try a smaller map, a larger beta or a larger budget")
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _expert_demonstrations(scene: Scene) -> Pairs:
+    if not scene.expert.n:
+        return []
+    wanted = scene.expert
+    data = expert_demonstrations(scene.truth, wanted.n, wanted.seed, beta=wanted.beta)
+    return scene.truth.to_tabular(data)
+
+
+def _certificate(solution: Solution) -> dict[str, Any]:
+    numbers = solution.certificate.to_dict()
+    return {key: _plain(value) for key, value in numbers.items()} | {"iterations": len(solution.history)}
+
+
+def _diagnosis(world: GridworldSpec, scene: Scene, found: Diagnosis) -> dict[str, Any]:
+    """Why there is no solution, where, and the budget that would do (rounded up to two digits)."""
+    enough = None if found.uniform_slack is None else _rounded_up(scene.budget + 1.01 * found.uniform_slack)
+    return {
+        "violation": _plain(found.violation),
+        "blame": grid(world, found.farkas),
+        "cells": [list(world.position_of(state)) for state in found.to_blame],
+        "budget": enough,
+    }
+
+
+def _comparison(scene: Scene, mdp: MDP, solution: Solution, without: np.ndarray) -> dict[str, Any]:
+    """Agents in the true world, and the cost as a map of the true constraint."""
+    truth = scene.truth
+    policies = {"expert": expert_policy(truth, scene.expert.beta), "unconstrained": without}
+    if solution.diagnosis is None:
+        policies["learned"] = solution.policy
+    agents = {}
+    for name, policy in policies.items():
+        numbers = evaluate_exact(mdp, policy, truth.constrained, step_limit=truth.horizon)
+        agents[name] = {
+            "return": _plain(numbers.expected_return),
+            "violating_episodes": _plain(numbers.violation_rate_episode),
+        }
+    quality = None
+    if solution.diagnosis is None and truth.constrained.any():
+        judged = cost_quality(solution.weights, truth.constrained, reachable=reachable_states(mdp))
+        quality = {"auroc": _plain(judged.auroc), "best_iou": _plain(judged.best_iou)}
+    return {"agents": agents, "quality": quality, "constrained": int(truth.constrained.sum())}
+
+
+def _visits(mdp: MDP, world: GridworldSpec, policy: np.ndarray) -> np.ndarray:
+    """(S,) expected visits in an episode."""
+    nowhere = np.zeros(world.n_states, dtype=bool)
+    visits = evaluate_exact(mdp, policy, nowhere, step_limit=world.horizon).visits
+    assert visits is not None
+    return visits
+
+
+def _demonstrated(pairs: Pairs, n_states: int) -> np.ndarray:
+    """(S,) mean visits in a demonstration."""
+    return np.bincount(np.concatenate([states for states, _ in pairs]), minlength=n_states) / len(pairs)
+
+
+def _as_path(world: GridworldSpec, states: np.ndarray, actions: np.ndarray) -> dict[str, Any]:
+    return {"cells": world.cells[states].tolist(), "actions": actions.tolist()}
+
+
+def grid(world: GridworldSpec, values: np.ndarray) -> list[list[float | None]]:
+    """(S,) values as rows of the map."""
+    rows: list[list[float | None]] = [[None] * world.shape[1] for _ in range(world.shape[0])]
+    for (row, column), value in zip(world.cells.tolist(), values.tolist(), strict=True):
+        rows[row][column] = _plain(value)
+    return rows
+
+
+def _rounded(policy: np.ndarray) -> list[list[float]]:
+    """(S, A), states row by row as in the map."""
+    return policy.round(4).tolist()
+
+
+def _plain(value: Any) -> Any:
+    """Six digits for numbers, None for what is not finite; anything else as it is."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _rounded_up(value: float) -> float:
+    """To two digits, never less: 0.0357 becomes 0.036."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit) * unit:.6g}")

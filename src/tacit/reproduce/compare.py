@@ -1,0 +1,293 @@
+"""What experiments that set methods or settings side by side share: jobs, the numbers of a run, tables, curves.
+
+A run's label is "GROUP: ROW". A group is what is compared within (a robot, a stochasticity); a row is a method or a
+setting, `Row`. Jobs with equal settings are the same run folder, so experiments that have rows in common share their
+runs, and nothing is trained twice. (Not an experiment itself.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.reproduce.deep_runs import AGENTS, QUICK
+from tacit.reproduce.highway_runs import accepted
+from tacit.reproduce.table_experts import mean_of, short
+
+if TYPE_CHECKING:
+    from tacit.run import Run
+    from tacit.sweep import Job
+
+METHODS = ("mce", "gacl", "me-icrl", "vicrl")
+REFERENCES = ("ppo", "rcpo")
+METRICS = ("return", "terminated_return", "feasible_return", "violation_rate_step", "violation_rate_episode")
+CURVES = {"return": ("rollout/ep_rew_mean",), "violations": ("truth/violation_rate_step", "rollout/cost_mean")}
+POINTS = 60
+BC_QUICK = {"steps": 200}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method with its settings, as an experiment wants it."""
+
+    algo: str = "mce"
+    preset: str | None = "reference"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the row is about; also when it is only tried out."""
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """Steps and the like, smaller when it is only tried out."""
+
+
+def rows_of(algos: Iterable[str], preset: str = "reference") -> dict[str, Row]:
+    return {algo: Row(algo, preset) for algo in algos}
+
+
+def job(
+    group: str,
+    name: str,
+    row: Row,
+    env: str,
+    seed: int,
+    quick: bool,
+    env_kwargs: Mapping[str, Any] | None = None,
+    demos: str | None = None,
+    budget: Mapping[str, Any] | None = None,
+) -> Job:
+    """One run. A `budget` of the group stands behind the row's own; settings that a method lacks are left out."""
+    from tacit.sweep import Job
+
+    small = QUICK | (BC_QUICK if row.algo == "bc" else {})
+    spent = small if quick else {**(budget or {}), **row.budget}
+    settings = {**accepted(row.algo, spent), **row.settings}
+    label = f"{group}: {name}"
+    return Job(row.algo, env, env_kwargs or {}, seed, row.preset, settings, demos, label)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The numbers of a run
+
+
+def collect(job: Job, run: Run) -> dict[str, Any]:
+    """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
+    summary = run.read("summary.json")
+    found: dict[str, Any] = {}
+    for name, key in AGENTS.items():
+        row = summary["table"].get(key)
+        if row is not None:  # exact methods have no policy without noise
+            found[name] = evaluation(row)
+    shown = summary["table"].get("demonstrations") or summary["table"].get("expert")
+    return {
+        **found,
+        "expert": None if shown is None else evaluation(shown),
+        "cost_quality": summary.get("cost_quality"),
+        "detection": summary.get("detection"),
+        "threshold": summary.get("threshold"),
+        "resets": summary.get("resets"),
+        "phases": summary.get("time"),
+        "curves": curves_of(run.metrics()),
+    }
+
+
+def evaluation(row: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of an agent, with the count of violating episodes where they were counted."""
+    found = {key: _value(row[key]) for key in METRICS if key in row}
+    episodes = row.get("violation_rate_episode")
+    if isinstance(episodes, Mapping):
+        found |= {key: episodes[key] for key in ("count", "n") if key in episodes}
+    return found
+
+
+def _value(entry: Any) -> float:
+    return float(entry["value"] if isinstance(entry, Mapping) else entry)
+
+
+def curves_of(log: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """{"steps", "return", "violations"}, at most POINTS each; empty where no environment steps are counted."""
+    log = [record for record in log if "steps" in record]
+    if not log:
+        return {}
+    parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
+    curves = {"steps": [log[part[-1]]["steps"] for part in parts]}
+    for name, keys in CURVES.items():
+        values = np.array([next((r[k] for k in keys if k in r), np.nan) for r in log], dtype=float)
+        curves[name] = [mean_of(values[part]) for part in parts]
+    return curves
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which runs there are
+
+
+def runs_of(results: Mapping[str, Any], group: str, row: str) -> list[dict[str, Any]]:
+    label = f"{group}: {row}"
+    return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
+
+
+def wanted(results: Mapping[str, Any]) -> list[str]:
+    """Labels of all runs that were to be there, in order."""
+    both = [*results["runs"], *(results.get("missing") or [])]
+    return list(dict.fromkeys(str(run["label"]) for run in both))
+
+
+def groups_in(results: Mapping[str, Any], order: Sequence[str]) -> list[str]:
+    """Those of the groups that runs were wanted of; ValueError for results of another experiment."""
+    return _there(order, {label.partition(": ")[0] for label in wanted(results)})
+
+
+def rows_in(results: Mapping[str, Any], order: Sequence[str]) -> list[str]:
+    """The same for rows."""
+    return _there(order, {label.partition(": ")[2] for label in wanted(results)})
+
+
+def _there(order: Sequence[str], names: set[str]) -> list[str]:
+    found = [name for name in order if name in names]
+    if not found:
+        raise ValueError(f"none of {', '.join(order)} is among its runs")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+
+HEAD = (
+    "",
+    "seeds",
+    "steps",
+    "return",
+    "terminated return",
+    "its IQM [95 %]",
+    "violating steps",
+    "violating episodes (95 % at most)",
+    "terminated return (violating episodes) of each seed",
+    "over demonstrations",
+    "AUROC of the cost",
+    "minutes a run",
+)
+NOTE = (
+    "Mean ± standard error over seeds; the last policy of each, on episodes of its own. *Terminated "
+    "return* stops at the first violation, as the paper's reward does; *over demonstrations* is its ratio to theirs."
+)
+
+
+def table(
+    results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], beside: Mapping[str, str] | None = None
+) -> str:
+    """A table a group and kind of policy, a row a method; `beside` is {"GROUP: ROW": what others found}."""
+    parts = []
+    head = [*HEAD, "the paper: reward / violation rate"] if beside else list(HEAD)
+    for agent in AGENTS:
+        for group in groups_in(results, groups):
+            lines = [f"**{group}, {agent} policy**", "", *header(head)]
+            if agent == "stochastic":
+                lines.append(_expert_line(results, group, len(head)))
+            for row in rows_in(results, rows):
+                cells = [row, *_cells(runs_of(results, group, row), agent)]
+                cells += [beside.get(f"{group}: {row}", "")] if beside else []
+                lines.append("| " + " | ".join(cells) + " |")
+            parts.append("\n".join(lines))
+    return "\n\n".join([*parts, NOTE]) + "\n"
+
+
+def header(head: Sequence[str]) -> list[str]:
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+
+
+def expert_of(results: Mapping[str, Any], group: str) -> dict[str, float] | None:
+    """What the demonstrators of a group do, as its runs measured it."""
+    there = (run.get("expert") for run in results["runs"] if run["label"].partition(": ")[0] == group)
+    return next((expert for expert in there if expert), None)
+
+
+def _expert_line(results: Mapping[str, Any], group: str, width: int) -> str:
+    expert = expert_of(results, group)
+    cells = ["demonstrations"] + ["-"] * (width - 1)
+    if expert is not None:
+        cells[3] = short(expert["return"], expert["return"])
+        if "terminated_return" in expert:
+            cells[4] = short(expert["terminated_return"], expert["terminated_return"])
+        cells[6] = f"{100 * expert.get('violation_rate_step', np.nan):.3f} %"
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
+    from tacit.stats import bootstrap_interval, clopper_pearson
+
+    runs = [run for run in runs if agent in run]
+    if not runs:
+        return ["-"] * (len(HEAD) - 1)
+    value = {key: np.array([run[agent].get(key, np.nan) for run in runs]) for key in (*METRICS, "count", "n")}
+    stopped = value["terminated_return"]
+    middle = bootstrap_interval(stopped, rng=np.random.default_rng(0), resamples=5000)
+    broken, episodes = int(value["count"].sum()), int(value["n"].sum())
+    bound = clopper_pearson(broken, episodes, side="upper").high
+    shown = [(run.get("expert") or {}).get("return") for run in runs]
+    ratio = [own / other for own, other in zip(stopped, shown, strict=True) if other]
+    quality = [run.get("cost_quality") or {} for run in runs]
+    known = [q["auroc_cost"] if "auroc_cost" in q else q["auroc"] for q in quality if "auroc" in q]
+    timed = [run["seconds"] for run in runs if run.get("seconds")]
+    return [
+        str(len(runs)),
+        "-" if not runs[0]["steps"] else f"{runs[0]['steps'] / 1e6:.3g}M",
+        with_error(value["return"]),
+        with_error(stopped),
+        "{} [{}, {}]".format(*(short(end, middle.value) for end in middle)),
+        _percent(value["violation_rate_step"]),
+        f"{broken} of {episodes} ({100 * bound:.1f} %)",
+        ", ".join(f"{short(x, x)} ({int(k)})" for x, k in zip(stopped, value["count"], strict=True)),
+        f"{np.mean(ratio):.2f}" if ratio else "-",
+        f"{np.mean(known):.3f}" if known else "-",
+        f"{np.mean(timed) / 60:.1f}" if timed else "-",
+    ]
+
+
+def _percent(shares: np.ndarray) -> str:
+    spread = f" ± {100 * error(shares):.3f}" if len(shares) > 1 else ""
+    return f"{100 * shares.mean():.3f}{spread} %"
+
+
+def error(values: np.ndarray) -> float:
+    """Standard error of the mean; 0 of a single run, about which nothing is known."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def with_error(values: np.ndarray) -> str:
+    mean = float(values.mean())
+    return short(mean, mean) + (f" ± {short(error(values), mean)}" if len(values) > 1 else "")
+
+
+def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], ours: str = "mce") -> str:
+    """All groups together: terminated return over the demonstrations', and how likely ours is the better one."""
+    from tacit.stats import bootstrap_interval, probability_of_improvement_interval
+
+    groups = groups_in(results, groups)
+    scores = {row: _scores(results, groups, row) for row in rows_in(results, rows)}
+    head = ["", "runs", "IQM [95 %] of terminated return over demonstrations", f"P({ours} better) [95 %]"]
+    lines = [f"**all of {', '.join(groups)}**", "", *header(head)]
+    for row, found in scores.items():
+        if found is None:
+            lines.append(f"| {row} | - | - | - |")
+            continue
+        middle = bootstrap_interval(found, rng=np.random.default_rng(0), resamples=5000)
+        cells = [row, f"{found.shape[0]} x {found.shape[1]}"]
+        cells.append(f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]")
+        against = scores.get(ours)
+        if row == ours or against is None:
+            cells.append("-")
+        else:
+            chance = probability_of_improvement_interval(against, found, rng=np.random.default_rng(0))
+            cells.append(f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _scores(results: Mapping[str, Any], groups: Sequence[str], row: str) -> np.ndarray | None:
+    """(seeds, groups), as many seeds as all groups have; None where a group has none."""
+    columns = []
+    for group in groups:
+        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and run.get("expert")]
+        columns.append([run["stochastic"]["terminated_return"] / run["expert"]["return"] for run in runs])
+    seeds = min(map(len, columns), default=0)
+    return np.array([column[:seeds] for column in columns]).T if seeds else None

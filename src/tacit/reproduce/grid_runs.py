@@ -1,0 +1,175 @@
+"""What the gridworld experiments share. The world is `paper`, 50 demonstrations of the built-in expert, anew each seed.
+
+Deep policies are judged as the exact methods are: the world is known, so the return and the violations of a policy
+pi(a|s) are computed, not sampled, and there is no noise in them but that of learning. A cost that reads actions is
+averaged over pi for maps and AUROC. (Not an experiment itself.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.reproduce import compare, compare_plots
+from tacit.reproduce.compare import METHODS, Row, groups_in, rows_in, runs_of
+
+if TYPE_CHECKING:
+    from tacit.envs.gridworld import GridworldSpec
+    from tacit.run import Run
+    from tacit.sweep import Job
+
+ENV, LAYOUT = "tacit/Gridworld-v0", "paper"
+SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+QUICK_SLIPS = (0.0, 0.3)
+SEEDS = (0, 1, 2, 3, 4)
+DEEP = compare.rows_of(METHODS)
+EXACT = {name: Row(name, None) for name in ("mce-exact", "ml-greedy", "ml-greedy-causal")}
+COLUMNS = {
+    "return": "return",
+    "violation_rate_step": "violating steps, %",
+    "excess_violation_occupancy": "violations beyond the expert's (discounted visits)",
+    "auroc": "AUROC of the cost",
+    "best_iou": "best IoU of the cost",
+    "kl_per_step": "KL to the soft-optimal policy for the same cost, nats a step",
+}
+
+
+def group_of(slip: float) -> str:
+    return f"slip {slip:g}"
+
+
+GROUPS = {group_of(slip): slip for slip in SLIPS}
+
+
+def jobs(
+    rows: Mapping[str, Row], seeds: Sequence[int], quick: bool, slips: Sequence[float] = SLIPS, **budget: Any
+) -> list[Job]:
+    """One run a seed, slip and row."""
+    chosen = [slip for slip in slips if slip in QUICK_SLIPS] if quick else slips
+    return [
+        compare.job(group_of(slip), name, row, ENV, seed, quick, {"layout": LAYOUT, "slip": slip}, budget=budget)
+        for seed in seeds
+        for slip in chosen
+        for name, row in rows.items()
+    ]
+
+
+def collect(job: Job, run: Run) -> dict[str, Any]:
+    """The numbers of the run, and the exact ones of its policy, its expert and its cost."""
+    from tacit.demos import expert_policy
+    from tacit.envs.options import gridworld
+    from tacit.evaluate import cost_quality, evaluate_exact, excess_over_expert, reachable_states
+
+    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    assert spec is not None
+    mdp = spec.model()
+    policy = policy_table(run, spec)
+    agent, expert = (
+        evaluate_exact(mdp, pi, spec.constrained, step_limit=spec.horizon) for pi in (policy, expert_policy(spec))
+    )
+    cost = cost_table(run, spec, policy)
+    found = compare.collect(job, run)
+    judged = {} if cost is None else cost_quality(cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
+    certified = run.read("summary.json").get("exact", {})  # of a deep policy, by the exact solver
+    certified = {key: certified[key] for key in ("kl_per_step",) if key in certified}
+    return found | {
+        "slip": spec.slip,
+        "exact": {**agent.as_dict(), **excess_over_expert(agent, expert), **judged, **certified},
+        "expert": {**compare.evaluation(expert.as_dict())},
+    }
+
+
+def policy_table(run: Run, spec: GridworldSpec) -> np.ndarray:
+    """(S, A) pi(a|s) of a finished run, exact or deep."""
+    from tacit.policy import Policy
+
+    arrays, card = run.load_model("policy")
+    if card.get("kind") == "tabular":
+        return np.asarray(arrays["policy"], dtype=np.float64)
+    policy = Policy.from_arrays(arrays, card)
+    logits = policy.head(policy.interface.encode(observations(spec, bool(policy.interface.n_states)))).astype(
+        np.float64
+    )
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def cost_table(run: Run, spec: GridworldSpec, policy: np.ndarray) -> np.ndarray | None:
+    """(S,) the cost of being in each cell, averaged over the policy (S, A); None for a method that learns none."""
+    from tacit.cost import LearnedCost
+
+    if not (run.path / "model" / "cost.safetensors").exists():
+        return None
+    arrays, card = run.load_model("cost")
+    if card.get("kind") == "tabular":
+        return np.asarray((policy * arrays["cost"]).sum(axis=1), dtype=np.float64)
+    cost = LearnedCost.from_arrays(arrays, card)
+    seen = observations(spec, cost.inputs.names[0].startswith("state["))
+    if not cost.inputs.act_size:
+        return np.asarray(cost(seen), dtype=np.float64)
+    every = np.stack([cost(seen, np.full(len(seen), action)) for action in range(spec.n_actions)], axis=1)
+    return np.asarray((policy * every).sum(axis=1), dtype=np.float64)
+
+
+def observations(spec: GridworldSpec, numbered: bool) -> np.ndarray:
+    """What an agent sees in each cell: its number, or its row and column."""
+    return np.arange(spec.n_states) if numbered else spec.cells.astype(np.float32)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From the numbers
+
+
+def number(column: str, scale: float = 1.0) -> compare_plots.Numbers:
+    def of(run: Mapping[str, Any]) -> float | None:
+        value = run["exact"].get(column)
+        return None if value is None else scale * float(value)
+
+    return of
+
+
+def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
+    """One table a number: rows are methods, columns are slips; mean ± standard error over seeds."""
+    groups, parts = groups_in(results, list(GROUPS)), []
+    for column, title in COLUMNS.items():
+        scale = 100.0 if column == "violation_rate_step" else 1.0
+        lines = [f"**{title}**", "", "| | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
+        experts = [compare.expert_of(results, group) or {} for group in groups]
+        if any(column in expert for expert in experts):
+            cells = [f"{scale * expert[column]:.3f}" if column in expert else "-" for expert in experts]
+            lines.append("| expert | " + " | ".join(cells) + " |")
+        for row in rows_in(results, rows):
+            cells = [_cell(runs_of(results, group, row), number(column, scale)) for group in groups]
+            lines.append(f"| {row} | " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines))
+    most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
+    note = f"Mean ± standard error over {most} seeds (fewer where n says so); computed from the policies, not sampled."
+    return "\n\n".join([*parts, note]) + "\n"
+
+
+def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers) -> str:
+    known = np.array([value for value in map(of, runs) if value is not None])
+    if not len(known):
+        return "-"
+    few = f" n={len(known)}" if len(known) < 2 else ""
+    return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else few)
+
+
+def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:
+    """Return, violating steps and AUROC against the slip."""
+    panels = {
+        "return": number("return"),
+        "violating steps, %": number("violation_rate_step", 100.0),
+        "AUROC of the cost": number("auroc"),
+    }
+    experts: dict[str, compare_plots.Numbers] = {
+        "return": lambda run: run["expert"].get("return"),
+        "violating steps, %": lambda run: 100.0 * run["expert"]["violation_rate_step"],
+    }
+    return compare_plots.against(results, GROUPS, rows, panels, "slip probability (stochasticity)", experts)
+
+
+def curves(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:
+    return compare_plots.curves(results, list(GROUPS), rows, wide=2.1)

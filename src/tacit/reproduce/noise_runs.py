@@ -1,0 +1,70 @@
+"""HalfCheetah with process noise: the four methods, preset `reference`. (`robots` has the experiment.)
+
+After every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of position and
+velocity, for the demonstrator as for the learner: experts are trained in the noise first (preset `expert`, seed 0), and
+their violation-free episodes are the demonstrations of all methods and seeds. Without noise the runs are those of
+`robots`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tacit.reproduce import compare, compare_plots
+from tacit.reproduce.compare import METHODS, Row
+from tacit.reproduce.experiment import Experiment
+
+if TYPE_CHECKING:
+    from tacit.sweep import Job, Task
+
+ENV = "tacit/HalfCheetah-v0"
+NOISES = (1e-3, 1e-2, 1e-1)
+SEEDS = (0, 1, 2)
+ROWS = compare.rows_of(METHODS)
+LOWEST = 1e-4
+"""Where no noise is drawn on a logarithmic axis."""
+GROUPS = {"no noise": LOWEST} | {f"noise {noise:g}": noise for noise in NOISES}
+LATER = "(demonstrations of the expert in the noise)"
+
+
+def first(seeds: list[int], quick: bool = False) -> list[Job]:
+    """An expert for each noise."""
+    row = Row("expert", "expert", {"demonstrations": 5} if quick else {})
+    return [
+        compare.job(f"noise {noise:g}", "expert", row, ENV, 0, quick, {"noise": noise})
+        for noise in (NOISES[1:2] if quick else NOISES)
+    ]
+
+
+def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
+    """One run a seed, noise and method; `made` are the experts."""
+    files = {task.job.label.partition(":")[0]: str(task.path / "demos.npz") for task in made or []}
+    wanted = []
+    for seed in seeds:
+        for name, row in ROWS.items():
+            wanted.append(compare.job("no noise", name, row, ENV, seed, quick))
+            for noise in NOISES[1:2] if quick else NOISES:
+                group = f"noise {noise:g}"
+                demos = files.get(group, LATER)
+                wanted.append(compare.job(group, name, row, ENV, seed, quick, {"noise": noise}, demos))
+    return wanted
+
+
+def table(results: dict[str, Any]) -> str:
+    return compare.table(results, list(GROUPS), list(ROWS))
+
+
+def figure(results: dict[str, Any]) -> bytes:
+    """Terminated return and violations against the noise."""
+    panels = {
+        "terminated return": lambda run: run["stochastic"]["terminated_return"],
+        "violating steps, %": lambda run: 100 * run["stochastic"]["violation_rate_step"],
+        "violating episodes, %": lambda run: 100 * run["stochastic"]["violation_rate_episode"],
+    }
+    expert = {"terminated return": lambda run: run["expert"]["return"]}
+    ticks = {value: "none" if value == LOWEST else f"{value:g}" for value in GROUPS.values()}
+    label = "standard deviation of the process noise"
+    return compare_plots.against(results, GROUPS, list(ROWS), panels, label, expert, log=True, ticks=ticks)
+
+
+EXPERIMENT = Experiment(SEEDS, jobs, compare.collect, table, figure, first)

@@ -1,0 +1,256 @@
+"""A learned cost as a short rule over named features: "x < -2.4, or pitch > 5 and z < 0.1".
+
+A rule is a disjunction of clauses, a clause a conjunction of one or two bounds on single features. It is fitted to the
+set  {cost > threshold}  on states that the learner tried, clause by clause: the one is added that puts most further
+states on the right side, as long as it gains a few per cent; a second bound must pay for itself. A clause may hold
+for next to no demonstrated state. Half of the states is for fitting, the other half for measuring how faithful the rule
+is to the cost. What is true is not looked at.
+
+For each bound two more numbers say what cannot be known. Along its feature, for states that satisfy the clause's other
+bound:
+
+    demonstrated   the demonstrations' extreme: no demonstration goes beyond
+    certain        the value beyond which lies only a tenth of what the agent without constraint does out there
+
+A wall anywhere between the two explains the demonstrations as well as the learned one: they stay on this side of it,
+and it keeps the agent from nearly all of what it would do. A wall beyond `certain` would not explain them, as it would
+hardly be in the way. So, if the constraint is a bound on that feature, everything beyond `certain` is forbidden, and
+between the two nothing is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+MOST_CLAUSES = 4
+LEAST_GAIN = 0.02
+"""Of the rejected states, for a further clause."""
+SECOND_BOUND = 0.05
+"""Of the rejected states, for a second bound in a clause."""
+DEMONSTRATED = 1e-3
+"""Share of the demonstrated states that may satisfy a clause."""
+BEYOND = 0.1
+SINGLE_VALUES, PAIR_VALUES, PAIR_FEATURES = 48, 10, 12
+ENOUGH = 20
+"""States from which a quantile is read."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """feature < value, or feature > value."""
+
+    feature: str
+    relation: str
+    value: float
+    demonstrated: float | None = None
+    certain: float | None = None
+    """See the module's docstring; None where nothing is known of it."""
+    low: float | None = None
+    high: float | None = None
+    """Interval of `value` over an ensemble."""
+
+    def holds(self, column: Array) -> Mask:
+        return column < self.value if self.relation == "<" else column > self.value
+
+    @property
+    def open_band(self) -> tuple[float, float] | None:
+        """Between which values nothing can be known; None if that is nowhere."""
+        if self.demonstrated is None:
+            return None
+        ends = [self.demonstrated, self.value] + ([] if self.certain is None else [self.certain])
+        low, high = min(ends), max(ends)
+        return None if short(low) == short(high) else (low, high)
+
+    def __str__(self) -> str:
+        return f"{self.feature} {self.relation} {short(self.value)}"
+
+
+@dataclass(frozen=True)
+class Clause:
+    """All of its bounds hold."""
+
+    bounds: tuple[Bound, ...]
+    share: float = 0.0
+    """Of the states that the cost rejects, those that this clause explains first."""
+
+    def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
+        return np.logical_and.reduce([bound.holds(rows[:, columns[bound.feature]]) for bound in self.bounds])
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.bounds))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Some clause holds."""
+
+    clauses: tuple[Clause, ...]
+
+    def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
+        """(n,) whether rows (n, width) are forbidden."""
+        held = np.zeros(len(rows), dtype=bool)
+        for clause in self.clauses:
+            held |= clause.holds(rows, columns)
+        return held
+
+    def __str__(self) -> str:
+        parts = [f"({c})" if len(c.bounds) > 1 and len(self.clauses) > 1 else str(c) for c in self.clauses]
+        return " or ".join(parts) or "nothing is forbidden"
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [asdict(clause) | {"text": str(clause)} for clause in self.clauses]
+
+
+def short(value: float) -> str:
+    """Three digits: what a person reads."""
+    return f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """States [observation | action] (n, width) to read a rule from."""
+
+    expert: Array
+    expert_range: Array
+    """(2, width) the extremes of all demonstrated states, of which `expert` may be a part."""
+    nominal: Array
+    """Of an agent that knows no constraint."""
+    learner: Array
+    """Of the agent that was learned."""
+    history: Array | None = None
+    """Of that agent from the first to the last phase of its learning."""
+    nominal_truth: Array | None = None
+    history_truth: Array | None = None
+    """(n,) the environment's own cost, for judging; None if unknown."""
+
+    @property
+    def tried(self) -> Array:
+        """What the learner tried, from the beginning."""
+        return np.concatenate([self.nominal, self.learner if self.history is None else self.history])
+
+    @property
+    def truth(self) -> Mask | None:
+        """(n,) of the tried ones."""
+        if self.nominal_truth is None or self.history_truth is None:
+            return None
+        truth = np.concatenate([self.nominal_truth, self.history_truth])
+        return truth > 0 if np.isfinite(truth).all() and len(truth) == len(self.tried) else None
+
+
+def fit(forbidden: Mask, sample: Sample, columns: dict[str, int]) -> Rule:
+    """The rule for `forbidden` (n,), said of `sample.tried`; columns: {feature: column}."""
+    rows, target = sample.tried[::2], forbidden[::2]
+    if not target.any():
+        return Rule(())
+    held = np.zeros(len(rows), dtype=bool)
+    clauses: list[Clause] = []
+    for _ in range(MOST_CLAUSES):
+        gain = np.where(held, 0, np.where(target, 1, -1)).astype(np.float32)
+        best = _best_clause(rows, gain, sample, columns, least=LEAST_GAIN * target.sum())
+        if best is None:
+            break
+        fresh = best.holds(rows, columns) & ~held
+        clauses.append(Clause(best.bounds, float((fresh & target).sum() / target.sum())))
+        held |= fresh
+    return Rule(tuple(_with_band(clause, sample, columns) for clause in clauses))
+
+
+def _best_clause(rows: Array, gain: Array, sample: Sample, columns: dict[str, int], least: float) -> Clause | None:
+    singles = [
+        bound
+        for feature, column in columns.items()
+        for bound in _outside(feature, column, rows, sample)
+        if _allowed((bound,), sample, columns)
+    ]
+    scores = np.array([gain[bound.holds(rows[:, columns[bound.feature]])].sum() for bound in singles])
+    best: tuple[float, Clause | None] = (least, None)
+    if len(singles) and scores.max() > best[0]:
+        best = float(scores.max()), Clause((singles[int(np.argmax(scores))],))
+    pair = _best_pair(rows, gain, sample, columns)
+    margin = max(best[0], SECOND_BOUND / LEAST_GAIN * least + (best[0] if best[1] is not None else 0.0))
+    return pair[1] if pair is not None and pair[0] > margin else best[1]
+
+
+def _outside(feature: str, column: int, rows: Array, sample: Sample) -> list[Bound]:
+    """Bounds beyond what the demonstrations do, at the learner's quantiles there."""
+    low, high = (float(x) for x in sample.expert_range[:, column])
+    found = []
+    for relation, extreme, beyond in (
+        ("<", low, rows[rows[:, column] < low, column]),
+        (">", high, rows[rows[:, column] > high, column]),
+    ):
+        if len(beyond):
+            values = np.quantile(beyond, np.linspace(0.0, 1.0, SINGLE_VALUES))
+            found += [Bound(feature, relation, float(value)) for value in (extreme, *np.unique(values))]
+    return found
+
+
+def _best_pair(rows: Array, gain: Array, sample: Sample, columns: dict[str, int]) -> tuple[float, Clause] | None:
+    """The best conjunction of two bounds on different features, anywhere in their range."""
+    bounds: list[Bound] = []
+    worth: dict[str, float] = {}
+    for feature, column in columns.items():
+        levels = np.unique(np.quantile(rows[:, column], np.linspace(0.03, 0.97, PAIR_VALUES)))
+        own = [Bound(feature, relation, float(level)) for relation in "<>" for level in levels]
+        worth[feature] = max(float(gain[bound.holds(rows[:, column])].sum()) for bound in own)
+        bounds += own
+    chosen = sorted(worth, key=lambda feature: -worth[feature])[:PAIR_FEATURES]
+    bounds = [bound for bound in bounds if bound.feature in chosen]
+    if len(chosen) < 2:
+        return None
+    holds = np.stack([bound.holds(rows[:, columns[bound.feature]]) for bound in bounds]).astype(np.float32)
+    shown = np.stack([b.holds(sample.expert[:, columns[b.feature]]) for b in bounds]).astype(np.float32)
+    scores = (holds * gain) @ holds.T
+    same = np.array([[a.feature == b.feature for b in bounds] for a in bounds])
+    scores[same | ((shown @ shown.T) > DEMONSTRATED * shown.shape[1])] = -np.inf
+    first, second = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    value = float(scores[first, second])
+    return (value, Clause((bounds[first], bounds[second]))) if value > 0 else None
+
+
+def _allowed(bounds: tuple[Bound, ...], sample: Sample, columns: dict[str, int]) -> bool:
+    return bool(Clause(bounds).holds(sample.expert, columns).mean() <= DEMONSTRATED)
+
+
+def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Clause:
+    """What the demonstrations leave open, along each bound."""
+    bounds = []
+    for i, bound in enumerate(clause.bounds):
+        rest = Clause(clause.bounds[:i] + clause.bounds[i + 1 :])
+        column, below = columns[bound.feature], bound.relation == "<"
+        if rest.bounds:
+            shown = sample.expert[rest.holds(sample.expert, columns), column]
+            extreme = None if not len(shown) else float(shown.min() if below else shown.max())
+        else:
+            extreme = float(sample.expert_range[0 if below else 1, column])
+        certain = None
+        for rows in (sample.nominal, sample.tried):
+            there = rows[rest.holds(rows, columns)] if rest.bounds else rows
+            edge = bound.value if extreme is None else extreme
+            beyond = there[there[:, column] < edge if below else there[:, column] > edge, column]
+            if len(beyond) >= ENOUGH:
+                certain = float(np.quantile(beyond, BEYOND if below else 1.0 - BEYOND))
+                break
+        bounds.append(Bound(bound.feature, bound.relation, bound.value, extreme, certain))
+    return Clause(tuple(bounds), clause.share)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How good it is
+
+
+def agreement(held: Mask, target: Mask) -> dict[str, float]:
+    """Shares of all on which two sets agree, of the first that is in the second, of the second that is in the first."""
+    both = float((held & target).sum())
+    return {
+        "agreement": float((held == target).mean()),
+        "precision": both / float(held.sum()) if held.any() else float("nan"),
+        "recall": both / float(target.sum()) if target.any() else float("nan"),
+        "n": len(held),
+    }

@@ -1,0 +1,460 @@
+"""The experiments of the paper: which runs they are made of, what they share, what is written when some are missing."""
+
+import dataclasses
+import functools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tacit import launch, presets, reproduce, storage
+from tacit.errors import RunFailed, UserError
+from tacit.inverse.registry import find as algorithm
+from tacit.policy import Interface, Policy
+from tacit.reproduce import compare, compare_plots, demos_runs, grid_runs, robots, table_robots, tuning
+from tacit.reproduce.compare import Row
+from tacit.run import Run
+from tacit.sweep import Job, Task, prepare
+
+PNG = b"\x89PNG\r\n\x1a\n"
+GRID = "tacit/Gridworld-v0"
+NAMES = sorted(reproduce.SHARED)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def presets_are_read_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets, "_files", functools.cache(presets._files))
+        yield
+
+
+@functools.cache
+def resolved(algo, env, preset, settings):
+    config = algorithm(algo).config(env, preset, storage.from_json(settings))
+    return storage.to_json(dataclasses.asdict(config))
+
+
+def config_of(job):
+    return storage.from_json(resolved(job.algo, job.env, job.preset, storage.to_json(dict(job.settings))))
+
+
+def identity(job):
+    """What decides about the run folder, but for demonstrations."""
+    return storage.to_json([job.algo, job.env, dict(job.env_kwargs), job.seed, config_of(job)])
+
+
+def jobs_of(name, seeds=(0, 1), quick=False):
+    return reproduce.find(name).jobs(list(seeds), quick)
+
+
+# -- what is run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jobs(name):
+    """Settings that the methods have, labels that tell runs apart, and much less of it with --quick."""
+    for quick in (False, True):
+        jobs = jobs_of(name, quick=quick)
+        assert len({(job.label, job.seed) for job in jobs}) == len(jobs)
+        for job in jobs:
+            group, colon, row = job.label.partition(": ")
+            assert colon
+            assert group
+            assert row
+        steps = [config_of(job).get("total_steps") or 0 for job in jobs]
+        assert max(steps) <= (30_000 if quick else 5_000_000)
+    assert len(jobs_of(name, quick=True)) <= len(jobs_of(name))
+
+
+def folders(name, **options):
+    return {identity(job) for job in jobs_of(name, **options)}
+
+
+def test_runs_in_common_are_the_same_runs():
+    for quick in (False, True):
+        assert folders("grid-curves", quick=quick) < folders("grid-stochasticity", quick=quick)
+        assert folders("grid-maps", quick=quick) < folders("grid-stochasticity", quick=quick)
+        ablation = folders("table-ablation", quick=quick)
+        assert folders("robots-beta", quick=quick) | folders("robots-pretraining", quick=quick) == ablation
+        ours = {identity(job) for job in table_robots.jobs([0, 1], quick)}
+        assert ours == {identity(job) for job in jobs_of("robots", quick=quick) if job.algo == "mce"}
+        first = {identity(job) for job in reproduce.find("retraining").first([0, 1], quick)}
+        assert first < folders("robots", quick=quick)
+    common = folders("grid-beta") & folders("grid-stochasticity")
+    assert len(common) == 2 * len(grid_runs.SLIPS)  # the beta of the preset
+    assert folders("robots-paper") & folders("table-ablation")
+    count = [job for job in jobs_of("demos-count") if job.label.startswith("Pendulum, 50:")]
+    assert {identity(job) for job in count} < folders("robots")
+
+
+@pytest.mark.parametrize("name", ["robots", "robots-paper", "grid-stochasticity", "robots-noise", "transfer"])
+def test_the_same_steps_for_all_methods(name):
+    steps: dict[str, set[int]] = {}
+    for job in jobs_of(name):
+        config = config_of(job)
+        if "total_steps" in config:
+            steps.setdefault(job.label.partition(":")[0], set()).add(config["total_steps"])
+    assert all(len(found) == 1 for found in steps.values()), steps
+
+
+def test_more_seeds_of_ours():
+    jobs = jobs_of("robots", robots.SEEDS)
+    seeds = {algo: sorted({job.seed for job in jobs if job.algo == algo}) for algo in ("mce", "gacl", "ppo")}
+    assert seeds == {"mce": [0, 1, 2, 3, 4], "gacl": [0, 1, 2], "ppo": [0, 1, 2]}
+    assert {job.seed for job in jobs_of("robots", (7,))} == {7}
+    assert {job.seed for job in jobs_of("table-ablation", robots.SEEDS)} == {0, 1, 2}
+
+
+def test_tuning_keeps_away_from_evaluation():
+    evaluated = {seed for name in NAMES if name != "tuning" for seed in reproduce.find(name).SEEDS}
+    assert not evaluated & set(tuning.SEEDS)
+    trials = list(tuning.ROWS.values())
+    assert all(sum(row.algo == algo for row in trials) == 4 for algo in compare.METHODS)
+
+
+# -- tables and figures -----------------------------------------------------------------------------------------------
+
+
+def record(label, seed, stopped, rate=0.0, expert=100.0, **more):
+    broken = {"violation_rate_step": rate, "violation_rate_episode": rate, "count": round(100 * rate), "n": 100}
+    numbers = {"return": stopped + 10.0, "terminated_return": stopped, "feasible_return": stopped, **broken}
+    curves = {"steps": [500, 1000], "return": [0.0, stopped], "violations": [0.5, rate]}
+    about = {"run": "x", "algo": "mce", "env": "e", "steps": 600_000, "seconds": 120.0, "commit": "abc", "versions": {}}
+    shown = {"return": expert, "terminated_return": expert, "violation_rate_step": 0.0}
+    found = {"stochastic": numbers, "deterministic": numbers, "expert": shown, "curves": curves}
+    return {"label": label, "seed": seed, **about, **found, "cost_quality": {"auroc": 0.9, "auroc_cost": 0.8}, **more}
+
+
+def results_of(records, missing=()):
+    lost = [{"label": label, "seed": seed, "run": "x", "reason": "not run"} for label, seed in missing]
+    return {"schema": 1, "provenance": {}, "runs": list(records), "missing": lost}
+
+
+def test_numbers_of_a_table():
+    runs = [record("Ant: mce", 0, 80.0), record("Ant: mce", 1, 120.0, rate=0.02), record("Ant: ppo", 0, 10.0, rate=1.0)]
+    text = compare.table(results_of(runs, [("Ant: gacl", 0)]), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
+    stochastic = text.split("deterministic policy")[0]
+    (mce,) = [line for line in stochastic.splitlines() if line.startswith("| mce |")]
+    # The standard error of 80 and 120 is 20. Two of 200: the upper bound solves P(X <= 2 | 200, p) = 0.05, 3.1 %.
+    assert "| 2 | 0.6M | 110 ± 20 | 100 ± 20 |" in mce
+    assert "| 1.000 ± 1.000 % | 2 of 200 (3.1 %) | 80.0 (0), 120 (2) | 1.00 | 0.800 | 2.0 |" in mce
+    assert "| gacl |" + " - |" * (len(compare.HEAD) - 1) in stochastic
+    assert "100 of 100" in stochastic
+    assert "Walker" not in text  # nobody wanted it
+    assert "| demonstrations | - | - | 100 | 100 | - | 0.000 % |" in stochastic
+
+
+def test_all_robots_together():
+    runs = [record(f"{robot}: mce", seed, 100.0) for robot in ("Ant", "Walker") for seed in (0, 1)]
+    runs += [record("Ant: gacl", 0, 50.0), record("Walker: gacl", 0, 150.0)]
+    runs += [record("Ant: ppo", 0, 1.0)]
+    text = compare.overall(results_of(runs), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
+    assert "| mce | 2 x 2 | 1.00 [1.00, 1.00] | - |" in text
+    assert "| gacl | 1 x 2 | 1.00 [1.00, 1.00] | 0.50 [0.50, 0.50] |" in text  # better on one, worse on the other
+    assert "| ppo | - | - | - |" in text  # not on both
+
+
+def test_the_papers_table_stands_beside_ours():
+    runs = [record("Swimmer: no pre-training", 0, 200.0), record("Ant: beta 0.001", 0, 6000.0)]
+    text = reproduce.find("table-ablation").table(results_of(runs))
+    (swimmer,) = [
+        line for line in text.split("deterministic")[0].splitlines() if line.startswith("| no pre") and "20" in line
+    ]
+    assert swimmer.endswith("| 165 ± 59 / 0.22 ± 0.09 |")
+    assert "| 6057 ± 313 / 0 |" in text
+    assert list(robots.ABLATION) == ["beta 1e-05", "beta 0.0001", "beta 0.001", "beta 0.01", "no pre-training"]
+    assert all(len(numbers) == 5 for numbers in robots.PUBLISHED.values())
+
+
+def grid_record(label, seed, value):
+    exact = {"return": value, "violation_rate_step": 0.02, "excess_violation_occupancy": 0.1, "auroc": 0.9}
+    return record(label, seed, value, expert=-6.0, exact=exact)
+
+
+def test_the_gridworld_against_stochasticity():
+    runs = [
+        grid_record("slip 0: mce", 0, -6.0),
+        grid_record("slip 0: mce", 1, -8.0),
+        grid_record("slip 0.3: mce", 0, -9.0),
+    ]
+    found = results_of(runs, [("slip 0.3: gacl", 0)])
+    text = grid_runs.table(found, ("mce", "gacl"))
+    first = text.split("\n\n**")[0]
+    assert "| mce | -7.000 ± 1.000 | -9.000 n=1 |" in first
+    assert "| gacl | - | - |" in first
+    assert "| expert | -6.000 | -6.000 |" in first
+    assert "best IoU" in text
+    assert grid_runs.figure(found, ("mce", "gacl"))[:8] == PNG
+    assert grid_runs.curves(found, ("mce", "gacl"))[:8] == PNG
+
+
+@pytest.mark.parametrize("name", ["robots", "robots-noise", "demos-violating", "tuning"])
+def test_half_of_the_runs_are_enough_to_draw(name):
+    jobs = jobs_of(name, (0,), quick=True)
+    runs = [record(job.label, job.seed, 90.0 + i) for i, job in enumerate(jobs) if i % 2 == 0]
+    lost = [(job.label, job.seed) for i, job in enumerate(jobs) if i % 2]
+    text, picture = reproduce.draw(reproduce.find(name), results_of(runs, lost))
+    assert picture[:8] == PNG
+    assert "Missing: " + lost[0][0] in text
+    with pytest.raises(UserError, match="other version"):
+        reproduce.redraw(reproduce.find(name), {"schema": 1, "runs": [{"label": 3}]}, "file")
+
+
+def test_words_about_missing_runs():
+    assert compare_plots.words_of_missing(results_of([])) == ""
+    lost = results_of([], [(f"a: {i}", 0) for i in range(8)])
+    assert compare_plots.words_of_missing(lost).startswith("missing runs (8): a: 0;")
+    assert compare_plots.words_of_missing(lost).endswith("a: 5 and 2 more")
+
+
+def test_the_choice_of_a_trial():
+    """Without the truth: whose return is nearest to the demonstrations'. A violator that earns twice as much is not."""
+    runs = []
+    for robot in tuning.ROBOTS:
+        runs += [record(f"{robot}: gacl, trial 1", 100, 60.0), record(f"{robot}: gacl, trial 2", 100, 190.0)]
+        runs += [record(f"{robot}: gacl, trial 3", 100, 85.0)]
+    runs += [record("Swimmer: gacl, trial 4", 100, 90.0)]  # on one robot only
+    found = results_of(runs)
+    assert tuning.score(runs[0]) == pytest.approx(0.7)
+    assert tuning.chosen(found, "gacl") == "gacl, trial 3"
+    assert tuning.chosen(found, "mce") is None
+    text = tuning.table(found)
+    assert "| gacl | trial 3 | lr_constraint = 0.01 | trial 2 |" in text
+
+
+# -- the numbers of a run ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spec():
+    from tacit.envs.gridworld import make_spec
+
+    return make_spec("S.G\n.X.\n...\n", slip=0.2)
+
+
+def saved(tmp_path, **models):
+    """A run folder with these models, {name: (arrays, card)}."""
+    settings = {"algo": "mce", "env": GRID, "env_kwargs": {}, "seed": 0, "config": {}}
+    run = Run.start(tmp_path, **settings)
+    for name, (arrays, card) in models.items():
+        run.save_model(name, arrays, card)
+    return run
+
+
+def test_a_deep_policy_as_a_table(tmp_path, spec):
+    rng = np.random.default_rng(3)
+    face = Interface(2, spec.n_actions, 0, spec.n_actions)
+    weights = rng.normal(size=(2, spec.n_actions)).astype(np.float32)
+    bias = np.zeros(spec.n_actions, np.float32)
+    policy = Policy(face, (weights,), (bias,), None, np.zeros(2, np.float32), np.ones(2, np.float32), 10.0)
+    table = grid_runs.policy_table(saved(tmp_path, policy=policy.to_arrays()), spec)
+    assert table.shape == (spec.n_states, spec.n_actions)
+    np.testing.assert_allclose(table.sum(axis=1), 1.0)
+    drawn = policy(np.repeat(spec.cells[4:5].astype(np.float32), 20_000, axis=0), rng)
+    shares = np.bincount(drawn, minlength=spec.n_actions) / 20_000
+    np.testing.assert_allclose(shares, table[4], atol=0.02)
+
+
+def test_a_cost_that_reads_actions_is_averaged_over_the_policy(tmp_path, spec):
+    from tacit.cost import Inputs, LearnedCost
+
+    names = ("row", "column", *(f"action[{i}]" for i in range(spec.n_actions)))
+    zeros, ones = np.zeros(len(names), np.float32), np.ones(len(names), np.float32)
+    inputs = Inputs(
+        names, tuple(range(len(names))), 2, spec.n_actions, zeros, ones, squash=False, n_actions=spec.n_actions
+    )
+    lam = np.array([0.0, 2.0, 1.0] + [0.0] * (spec.n_actions - 1), np.float32)  # 2 column + [action is 0]
+    empty = np.zeros((len(names), 0), np.float32)
+    cost = LearnedCost(inputs, lam, empty, empty)
+    policy = np.full((spec.n_states, spec.n_actions), 1 / spec.n_actions)
+    found = grid_runs.cost_table(saved(tmp_path, cost=cost.to_arrays()), spec, policy)
+    np.testing.assert_allclose(found, 2 * spec.cells[:, 1] + 1 / spec.n_actions, rtol=1e-6)
+    assert grid_runs.cost_table(SimpleNamespace(path=tmp_path), spec, policy) is None
+
+
+def test_exact_runs_are_judged_as_they_judge_themselves(tmp_path):
+    wanted = {"layout": "S.G\n.X.\n...\n", "slip": 0.2}
+    job = compare.job("slip 0.2", "mce-exact", Row("mce-exact", None), GRID, 1, False, wanted)
+    run, demos = launch.start_run(job.algo, job.env, **job.wanted, out=str(tmp_path))
+    summary = launch.execute(run, demos)
+    found = grid_runs.collect(job, run)
+    for key in ("return", "violation_rate_step", "violation_occupancy", "excess_violation_occupancy"):
+        assert found["exact"][key] == pytest.approx(summary["table"]["learned"][key])
+    assert found["exact"]["auroc"] == pytest.approx(summary["cost_quality"]["auroc"])
+    assert found["expert"]["return"] == pytest.approx(summary["table"]["expert"]["return"])
+    assert found["curves"] == {}
+
+
+def test_curves_are_thinned():
+    log = [{"steps": 10 * i, "rollout/ep_rew_mean": float(i), "rollout/cost_mean": 0.5} for i in range(1, 121)]
+    curves = compare.curves_of([{"loss": 1.0}, *log])
+    assert len(curves["steps"]) == compare.POINTS
+    assert curves["steps"][-1] == 1200
+    assert curves["return"][:2] == [1.5, 3.5]
+    assert set(curves["violations"]) == {0.5}
+
+
+# -- demonstrations that violate --------------------------------------------------------------------------------------
+
+
+def pusher(tmp_path, action):
+    """A finished folder of a pendulum's policy that always pushes in one direction."""
+    face = Interface(4, 1, 0, 0, (-3.0,), (3.0,), True)
+    zeros = np.zeros((4, 1), np.float32)
+    policy = Policy(
+        face,
+        (zeros,),
+        (np.array([action], np.float32),),
+        np.full(1, -5.0, np.float32),
+        np.zeros(4, np.float32),
+        np.ones(4, np.float32),
+        10.0,
+    )
+    job = Job("ppo", "tacit/Pendulum-v0", label="Pendulum: ppo")
+    return Task(job, saved(tmp_path, policy=policy.to_arrays()).path)
+
+
+def test_a_share_of_demonstrations_violates(tmp_path):
+    from tacit import demos
+
+    task = pusher(tmp_path, -1.0)
+    given = demos.load(demos.shipped("tacit/Pendulum-v0"))
+    demos_runs.make([task])
+    for share in demos_runs.SHARES:
+        mixed = demos.load(demos_runs.mixed_file(task, share))
+        broken = np.add.reduceat(mixed.costs, mixed.step_offsets) > 0
+        wrong = round(share * 50)
+        assert len(mixed) == len(given) == 50
+        assert broken.tolist() == [False] * (50 - wrong) + [True] * wrong
+        np.testing.assert_array_equal(mixed[0].observations, given[0].observations)
+        assert f"{wrong} of 50 by PPO without cost" in mixed.card["source"]
+    demos.validate(mixed, "tacit/Pendulum-v0")
+    with pytest.raises(RunFailed, match="of 400 episodes violate, 10 are needed"):
+        demos_runs.violating(pusher(tmp_path / "right", 1.0), 10)
+
+
+# -- runs that need other runs ----------------------------------------------------------------------------------------
+
+MAP = {"layout": "S.G\n.X.\n...\n", "slip": 0.0}
+
+
+def staged_first(seeds, quick=False):
+    return [Job("mce-exact", GRID, MAP, seed=0, label="world: first")]
+
+
+def staged_jobs(seeds, quick=False, made=None):
+    file = "(later)" if not made else str(made[0].path.parent / "demonstrations" / "made.npz")
+    fine = [Job("mce-exact", GRID, MAP, seed=seed, demos=file, label="world: second") for seed in seeds]
+    return [*fine, Job("ml-greedy", GRID, MAP, seed=0, settings={"beta": -1.0}, demos=file, label="world: wrong")]
+
+
+def staged_make(tasks):
+    from tacit import demos
+
+    file = tasks[0].path.parent / "demonstrations" / "made.npz"
+    file.parent.mkdir(exist_ok=True)
+    demos.save(Run.open(tasks[0].path).demonstrations(), file)
+
+
+STAGED = SimpleNamespace(
+    SEEDS=(0,),
+    first=staged_first,
+    make=staged_make,
+    jobs=staged_jobs,
+    collect=lambda job, run: {},
+    table=lambda results: "".join(run["label"] for run in results["runs"]),
+    figure=lambda results: PNG,
+)
+
+
+@pytest.fixture
+def staged(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(reproduce.EXPERIMENTS, "staged", "for tests")
+    real = reproduce.find
+    monkeypatch.setattr(reproduce, "find", lambda name: STAGED if name == "staged" else real(name))
+
+    def here(tasks, **options):
+        for task in tasks:
+            if not task.done:
+                run, demos = launch.start_run(task.job.algo, task.job.env, **task.job.wanted, out="runs")
+                launch.execute(run, demos)
+
+    monkeypatch.setattr("tacit.sweep.run_tasks", here)
+
+
+def test_runs_that_need_other_runs(cli, staged, tmp_path):
+    plan = cli("reproduce", "staged", "--dry-run", "--json")
+    assert plan.json()["jobs"] == plan.json()["to_run"] == 3
+    assert plan.json()["seconds"] is None
+    assert plan.json()["unknown"] == [["mce-exact", GRID], ["ml-greedy", GRID]]
+    assert not (tmp_path / "runs").exists()
+    nothing = cli("reproduce", "staged", "--no-run")
+    assert nothing.status == 1
+    # The one that cannot work is missing, the others are there.
+    output = cli("reproduce", "staged", "--json")
+    assert output.status == 1
+    assert output.json()["runs"] == 1
+    (lost,) = output.json()["missing"]
+    assert lost["label"] == "world: wrong"
+    assert "beta" in lost["reason"]
+    assert storage.read_json("results/staged.json")["runs"][0]["label"] == "world: second"
+    again = cli("reproduce", "staged", "--dry-run")
+    assert "3 jobs, 2 finished, 1 to run" in again.stderr
+
+
+def test_labels_that_are_the_same_run_are_both_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    twins = [Job("mce-exact", GRID, MAP, settings=s, label=f"world: {s}") for s in ({}, {"beta": 0.1})]
+    module = SimpleNamespace(jobs=lambda seeds, quick: twins)
+    _, tasks = reproduce.plan(module, [0], False, "runs", making=False)
+    assert [task.job.label for task in tasks] == ["world: {}", "world: {'beta': 0.1}"]
+    assert tasks[0].path == tasks[1].path
+    assert len(prepare(twins, "runs")) == 1
+
+
+def test_the_list_for_machines(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    storage.write_json("results/robots.json", {"schema": 99, "provenance": {}, "runs": []})
+    found = {row["name"]: row for row in cli("reproduce", "--list", "--json").json()}
+    assert set(found) == set(reproduce.EXPERIMENTS)
+    assert found["robots"]["results"] == "written by another version of Tacit"
+    assert found["grid-maps"]["results"] == "not there"
+    assert cli("reproduce", "robots", "--redraw").status == 2
+
+
+# -- for real ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_maps_of_a_few_steps(cli, tmp_path, monkeypatch):
+    from tacit.reproduce import grid_maps
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(grid_maps, "ROWS", {key: grid_maps.ROWS[key] for key in ("mce", "mce-exact")})
+    monkeypatch.setattr(grid_maps, "SLIPS", (0.0,))
+    monkeypatch.setattr(compare, "QUICK", {**compare.QUICK, "total_steps": 8192, "minibatches": 5})
+    output = cli("reproduce", "grid-maps", "--quick", "--workers", 1)
+    assert output.status == 0, output.stderr
+    runs = storage.read_json("results/grid-maps-quick.json")["runs"]
+    assert [run["label"] for run in runs] == ["slip 0: mce", "slip 0: mce-exact"]
+    for run in runs:
+        assert len(run["maps"]["visits"]) == len(run["maps"]["cost"]) == len(run["cells"])
+        assert run["maps"]["demonstrated"][run["cells"].index([6, 2])] >= 1.0  # the start
+    assert (tmp_path / "results" / "grid-maps-quick.png").read_bytes()[:8] == PNG
+
+
+@pytest.mark.slow
+def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = {**compare.QUICK, "total_steps": 12_288, "eval_episodes": 2, "minibatches": 20}
+    monkeypatch.setattr(compare, "QUICK", small)
+    output = cli("reproduce", "retraining", "--quick", "--seeds", "0,", "--workers", 1)
+    runs = storage.read_json("results/retraining-quick.json")["runs"]
+    labels = {run["label"] for run in runs} | {run["label"] for run in output_missing(output)}
+    assert labels == {"Pendulum: mce", "Pendulum: me-icrl", "Pendulum: rcpo"}
+    assert {run["seed"] for run in runs if run["algo"] == "retrain"} <= {1000}
+
+
+def output_missing(output):
+    return storage.read_json("results/retraining-quick.json")["missing"]
