@@ -43,7 +43,7 @@ EXPERIMENTS = {
     "exact-stochasticity": "the exact method on the gridworld as the dynamics slip more and more",
     "table-experts": "experts that know the constraint, on the five robots: what demonstrations can be made of",
     "table-robots": "MCE-ICRL, preset reference, on the five robots",
-    "table-robots-paper": "MCE-ICRL with the paper's settings on the five robots, at most half of its steps",
+    "table-robots-paper": "MCE-ICRL with the paper's settings on the five robots, a fifth of its iterations",
     "decisions": "the decisions of the preset reference, one changed at a time, on three robots",
     "demos-few": "MCE-ICRL with 1 and 5 demonstrations on HalfCheetah and Pendulum",
     "grid-stochasticity": "gridworld: the four methods and exact ones, stochasticity 0 to 0.5",

@@ -1,6 +1,6 @@
-"""MCE-ICRL with the paper's settings on the five robots: two seeds.
+"""MCE-ICRL with the paper's settings on the five robots: two seeds, a fifth of the paper's iterations.
 
-Half of the paper's steps; a quarter for Walker and a fifth for the pendulum, whose 10 and 20 million take hours.
+The runs are those of `robots-paper`, here in the detail of `table-robots`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit.reproduce.deep_runs import QUICK, ROBOTS, collect
+from tacit.reproduce.robots import PAPER_STEPS
 from tacit.reproduce.table_robots import figure, table
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["SEEDS", "collect", "figure", "jobs", "table"]
 
 SEEDS = (0, 1)
-STEPS = {"Ant": 2_000_000, "HalfCheetah": 3_000_000, "Swimmer": 2_500_000, "Walker": 2_500_000, "Pendulum": 4_000_000}
 
 
 def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
@@ -29,7 +29,7 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
             f"tacit/{name}-v0",
             seed=seed,
             preset="paper",
-            settings=QUICK if quick else {"total_steps": STEPS[name]},
+            settings=QUICK if quick else {"total_steps": PAPER_STEPS[name]},
             label=name,
         )
         for seed in seeds
