@@ -104,6 +104,29 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_named(cli, tmp_path):
     assert second.name in (tmp_path / "results" / "small.json").read_text()
 
 
+def test_results_of_runs_that_are_elsewhere_are_kept(cli, tmp_path):
+    runs = [run_here(job) for job in small_jobs([0])]
+    assert cli("reproduce", "small").status == 0
+    before = storage.read_json("results/small.json")["runs"]
+    for run in runs:
+        run.path.rename(tmp_path / run.name)
+    # Without being asked: they would be run again.
+    assert "2 to run" in cli("reproduce", "small", "--dry-run").stderr
+    # Asked for: nothing is run for them, and what is new joins.
+    output = cli("reproduce", "small", "--keep", "--dry-run", "--seeds", 2)
+    assert "2 runs are taken over from earlier results" in output.stderr
+    assert "2 jobs, 0 finished, 2 to run" in output.stderr
+    run_here(small_jobs([1])[1])
+    assert cli("reproduce", "small", "--keep", "--no-run", "--seeds", 2).status == 0
+    results = storage.read_json("results/small.json")
+    assert [run for run in results["runs"] if run["seed"] == 0] == before
+    assert [(run["label"], run["seed"]) for run in results["missing"]] == [("beta 0.1", 1)]
+    # A record of other settings is not the same run.
+    results["runs"][0]["run"] = "of-other-settings"
+    storage.write_json("results/small.json", results)
+    assert "1 runs are taken over" in cli("reproduce", "small", "--keep", "--dry-run").stderr
+
+
 def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):
     run_here(small_jobs([0])[0])
 

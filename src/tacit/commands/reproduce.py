@@ -14,6 +14,7 @@ Examples:
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
+  tacit reproduce table-experts --keep               what the JSON has is not run again, even if its run is elsewhere
   tacit reproduce table-experts --redraw             table and figure anew, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
 """
@@ -21,8 +22,9 @@ Examples:
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -30,6 +32,9 @@ from tacit import storage
 from tacit.commands import call, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
+
+if TYPE_CHECKING:
+    from tacit.sweep import Task
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
@@ -52,6 +57,7 @@ def main(args: list[str]) -> Any:
         out: str = "results",
         dry_run: bool = False,
         no_run: bool = False,
+        keep: bool = False,
         redraw: bool = False,
         list: bool = False,
         json: bool = False,
@@ -69,6 +75,7 @@ def main(args: list[str]) -> Any:
             out: Folder for the results.
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
+            keep: Take over what earlier results hold of runs that are not in RUNS, instead of running them again.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
@@ -87,7 +94,9 @@ def main(args: list[str]) -> Any:
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json)
+            there = keep and Path(f"{base}.json").exists()
+            kept = experiments.earlier(storage.read_json(f"{base}.json")) if there else {}
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
             numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run)
@@ -126,6 +135,7 @@ def _from_runs(
     dry_run: bool,
     no_run: bool,
     json: bool,
+    kept: dict[tuple[str, int], dict[str, Any]],
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
@@ -136,23 +146,32 @@ def _from_runs(
     if ray is not None:
         knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
+
+    def to_do(tasks: Sequence[Task]) -> Sequence[Task]:
+        return [task for task in tasks if task.done or not experiments.kept_for(task, kept)]
+
     before, tasks = experiments.plan(module, chosen, quick, runs, making=False)
+    if not to_do(tasks):
+        before = []
     crew = workers or (usable_cpus() if ray is None else None)
     known = pace(runs, out)
-    to_stderr(forecast([*before, *tasks], crew, known))
+    wanted = [*before, *to_do(tasks)]
+    if len(wanted) < len(before) + len(tasks):
+        to_stderr(f"{len(before) + len(tasks) - len(wanted)} runs are taken over from earlier results")
+    to_stderr(forecast(wanted, crew, known))
     if dry_run:
         if json:
-            print_json(estimate([*before, *tasks], crew, known))
+            print_json(estimate(wanted, crew, known))
         return None
     if not no_run:
         try:
             if before:
                 run_tasks(before, workers=workers, ray=ray)
                 tasks = experiments.plan(module, chosen, quick, runs, making=True)[1]
-            run_tasks([task for task in tasks if experiments.can_run(task)], workers=workers, ray=ray)
+            run_tasks([task for task in to_do(tasks) if experiments.can_run(task)], workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
-    found = experiments.gather(module, tasks)
+    found = experiments.gather(module, tasks, kept)
     if not found["runs"]:
         raise RunFailed(f"none of the {len(tasks)} runs is finished in {runs}: there is nothing to draw")
     return found

@@ -146,8 +146,29 @@ def _all_of(jobs: list[Job], runs: str) -> list[Task]:
     return [*tasks, *(prepare([job], runs)[0] for job in twins)]
 
 
-def gather(module: Any, tasks: Iterable[Task]) -> dict[str, Any]:
-    """{"runs": one record for every finished run, "missing": what is not there, with the reason}."""
+Kept = dict[tuple[str, int], dict[str, Any]]
+"""Records of earlier results by label and seed."""
+
+
+def earlier(results: Any) -> Kept:
+    """What results that were written before hold of single runs; nothing when they are of another version."""
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+        return {}
+    return {(record["label"], record["seed"]): record for record in results.get("runs", [])}
+
+
+def kept_for(task: Task, kept: Kept) -> dict[str, Any] | None:
+    """The earlier record of a task: of a run with the same settings, whose folder may be on another machine."""
+    record = kept.get((task.job.label, task.job.seed))
+    same = record is not None and (task.path == NOWHERE or record["run"] == task.path.name)
+    return record if same else None
+
+
+def gather(module: Any, tasks: Iterable[Task], kept: Kept | None = None) -> dict[str, Any]:
+    """{"runs": one record for every finished run, "missing": what is not there, with the reason}.
+
+    `kept` are earlier records, for runs that are not here.
+    """
     from tacit.run import Run
     from tacit.sweep_time import record_of
 
@@ -161,6 +182,9 @@ def gather(module: Any, tasks: Iterable[Task]) -> dict[str, Any]:
                 continue
             except (UserError, KeyError, TypeError, ValueError) as error:
                 reason = f"{task.path} is damaged or of another version: {error!r}"
+        elif record := kept_for(task, kept or {}):
+            runs.append(record)
+            continue
         missing.append({"label": task.job.label, "seed": task.job.seed, "run": task.path.name, "reason": reason})
     return {"runs": runs, "missing": missing}
 
