@@ -31,14 +31,15 @@ class Hyper(NamedTuple):
 
 def dual_loss(params: features.Params, part: Batches, hyper: Hyper) -> jax.Array:
     """(2) on a minibatch."""
-    expert = features.costs(params, part.expert)
-    learner = features.costs(params, part.learner)
+    both = features.costs(params, jnp.concatenate([part.expert, part.learner]))
+    expert, learner = both[: len(part.expert)], both[len(part.expert) :]
     gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
     squares = hyper.expert_square * jnp.mean(part.expert_weight * expert**2)
     squares += hyper.learner_square * jnp.mean(part.learner_weight * learner**2)
     return gap + hyper.budget * jnp.sum(params.lam) + squares
 
 
+costs = jax.jit(features.costs)
 OPTIMISER = optax.scale_by_adam()
 
 

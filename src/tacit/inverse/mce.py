@@ -44,7 +44,7 @@ from tacit.demos import Demonstrations
 from tacit.errors import UserError
 from tacit.forward import collect, ppo_lagrangian
 from tacit.inverse import clone, features, samples
-from tacit.inverse.dual import OPTIMISER, Batches, Hyper, dual_loss, dual_steps, feature_means
+from tacit.inverse.dual import OPTIMISER, Batches, Hyper, costs, dual_loss, dual_steps, feature_means
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
 
@@ -214,8 +214,9 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         rows = state.replay.reshape(-1, state.replay.shape[-1])
         rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
         mass = phase.weight(config.moments, config.gamma).sum()
-        likely = cost_of(state, config).of_rows(rows) + 0.02 * config.ceiling if config.replay_by_cost else None
-        past = draw(state.inputs.scaled(rows), np.full(len(rows), mass / len(rows)), old, likely)
+        z = state.inputs.scaled(rows)
+        likely = np.asarray(costs(state.params, z)) + 0.02 * config.ceiling if config.replay_by_cost else None
+        past = draw(z, np.full(len(rows), mass / len(rows)), old, likely)
         new = np.concatenate([new[0], past[0]], axis=1), np.concatenate([new[1], past[1]], axis=1)
     lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration
     hyper = Hyper(lr_zeta, config.lr_lam, config.budget, config.expert_square, config.learner_square)
@@ -235,9 +236,8 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         iteration=state.iteration + 1,
         **_remember(config, state, phase, rng),
     )
-    cost = cost_of(new_state, config)
-    learner_cost = cost.of_rows(_thinned(phase.rows))
-    expert_cost = cost.of_rows(_thinned(expert.rows))
+    learner_cost = np.asarray(costs(params, _thinned(learner_z)))
+    expert_cost = np.asarray(costs(params, _thinned(expert_z)))
     absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.9)))
     return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
@@ -249,7 +249,7 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         "dual/lam_max": float(lam.max()),
         "dual/absorbing": absorbing,
         "dual/absorbed": phase.absorbed,
-        "dual/clipped": state.inputs.clipped_share(_thinned(phase.rows)),
+        "dual/clipped": float((np.abs(_thinned(learner_z)) >= state.inputs.clip).any(axis=-1).mean()),
     }
 
 
