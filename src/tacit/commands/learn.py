@@ -40,7 +40,8 @@ def main(args: list[str]) -> Any:
         return call(_list_algorithms, "learn", _with_algorithms(), args)
     algorithm = find(names[0])
     if not algorithm.learns:
-        raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} ENV`")
+        whereof = "RUN" if algorithm.name == "retrain" else "ENV"
+        raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} {whereof}`")
     args = args[1:]
     env_id, named, default = defaults(algorithm, args)
     config_class = type(default)
