@@ -25,6 +25,8 @@ from tacit.inverse.samples import Expert
 Array = NDArray[Any]
 MINIBATCHES, BATCH = 1500, 512
 THRESHOLDS = 24
+EXPERT_SQUARE, LEARNER_SQUARE = 20.0, 0.1
+"""For the map of a run that has none of its own."""
 SPARSITY = 0.002
 """Price of a unit of lam, in units of a feature's mean."""
 GRID = 801
@@ -46,6 +48,11 @@ def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> Lear
         learner_square=config.learner_square,
         joint=config.joint if len(state.inputs.columns) <= READABLE else 0,
     )
+
+
+def ceiling(config: mce.Config) -> float:
+    """The largest cost that the map can have; the driving cost may have no such bound."""
+    return 0.5 / (config.learner_square or LEARNER_SQUARE)
 
 
 def fit_rows(
@@ -78,8 +85,8 @@ def fit_rows(
         lr_zeta=3e-3,
         lr_lam=1e-2,
         budget=SPARSITY,
-        expert_square=expert_square or 20.0,
-        learner_square=learner_square or 0.1,
+        expert_square=expert_square or EXPERT_SQUARE,
+        learner_square=learner_square or LEARNER_SQUARE,
     )
 
     ones = np.ones((MINIBATCHES, BATCH), np.float32)

@@ -109,7 +109,7 @@ class Method:
     iterations: Callable[[Any], int]
     map_of: Callable[[Any, Any, samples.Expert, int], LearnedCost] | None = None
     ceiling: Callable[[Any, LearnedCost, NDArray[Any]], float] = lambda config, cost, rows: 1.0
-    """The largest cost that there can be, given the rows that the learner tried."""
+    """The largest cost that the map (or the cost, without one) can have, given the rows that the learner tried."""
     more: Callable[[Any, Any, Any, LearnedCost], dict[str, Any]] = lambda env, config, state, cost: {}
     """Further entries of the summary: (an evaluation environment, config, state, cost)."""
     save: Callable[[Run, Any], None] | None = None

@@ -215,7 +215,10 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
         mass = phase.weight(config.moments, config.gamma).sum()
         z = state.inputs.scaled(rows)
-        likely = np.asarray(costs(state.params, z)) + 0.02 * config.ceiling if config.replay_by_cost else None
+        likely = None
+        if config.replay_by_cost:
+            dear = np.asarray(costs(state.params, z))
+            likely = dear + 0.02 * (config.ceiling if np.isfinite(config.ceiling) else dear.mean() + 1e-6)
         past = draw(z, np.full(len(rows), mass / len(rows)), old, likely)
         new = np.concatenate([new[0], past[0]], axis=1), np.concatenate([new[1], past[1]], axis=1)
     lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration

@@ -52,7 +52,7 @@ def _method() -> deep_run.Method:
         from_arrays=state_from_arrays,
         iterations=_iterations,
         map_of=constraint_map.fit,
-        ceiling=_ceiling,
+        ceiling=lambda config, cost, rows: constraint_map.ceiling(config),
         more=_more,
         save=save_checkpoint,
     )
@@ -60,10 +60,6 @@ def _method() -> deep_run.Method:
 
 def _iterations(config: Config) -> int:
     return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.forward_steps))
-
-
-def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
-    return config.ceiling if np.isfinite(config.ceiling) else 2.0 * float(np.quantile(cost.of_rows(rows), 0.9))
 
 
 def _more(env: Any, config: Config, state: mce.State, cost: LearnedCost) -> dict[str, Any]:
