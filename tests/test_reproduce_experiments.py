@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -458,3 +459,14 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
 
 def output_missing(output):
     return storage.read_json("results/retraining-quick.json")["missing"]
+
+
+def test_our_experts_are_those_that_demonstrate():
+    """The numbers beside MCE-ICRL's are those of the experts' table, of the seed that made the demonstrations."""
+    from tacit import demos
+
+    experts = storage.read_json(Path(__file__).parents[1] / "results" / "table-experts.json")["runs"]
+    for robot, value in table_robots.EXPERTS.items():
+        seed = demos.load(demos.shipped(f"tacit/{robot}-v0")).card["expert"]["seed"]
+        (found,) = [run for run in experts if run["label"] == robot and run["seed"] == seed]
+        assert value == pytest.approx(found["stochastic"]["terminated_return"], rel=1e-3)

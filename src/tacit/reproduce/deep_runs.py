@@ -36,6 +36,8 @@ CURVES = {
     "expert_cost": "dual/expert_cost",
 }
 POINTS = 60
+MORE_METRICS = ("feasible_return", "violation_rate_terminated", "initial_violation_rate")
+"""In the JSON beside those of the table, where the evaluation has them."""
 
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         row = summary["table"][key]
         found[name] = {metric: row[metric]["value"] for metric in METRICS}
         found[name] |= {entry: row["violation_rate_episode"][entry] for entry in ("count", "n")}
+        found[name] |= {metric: row[metric]["value"] for metric in MORE_METRICS if metric in row}
     log = run.metrics()
     parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
     curves: dict[str, list[float]] = {"steps": [log[part[-1]]["steps"] for part in parts]}
@@ -68,7 +71,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
 def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str, str], title: str) -> str:
     """Stochastic policy with every seed, then the deterministic one, then cost and map; a row a label."""
     head = ["", "steps", "return", "terminated return", "violating steps", "violating episodes (95 % at most)"]
-    head += ["terminated return of each seed", "over demonstrations", title]
+    head += ["terminated return of each seed", "over demonstrations", *title.split(" | ")]
     parts = []
     for agent in AGENTS:
         lines = [f"**{agent} policy**", "", *_header(head)]
@@ -81,8 +84,16 @@ def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str
     for label in labels:
         lines.append("| " + " | ".join([label, *_quality(_runs(results, label))]) + " |")
     parts.append("\n".join(lines))
-    note = "Mean ± standard deviation over seeds; 100 episodes each of the last policy, its own seeds of the episodes."
-    return "\n\n".join([*parts, note]) + "\n"
+    return "\n\n".join([*parts, _note(results)]) + "\n"
+
+
+def _note(results: Mapping[str, Any]) -> str:
+    episodes = sorted({int(run[agent]["n"]) for run in results["runs"] for agent in AGENTS})
+    return (
+        f"Mean ± standard deviation over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
+        "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
+        "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one."
+    )
 
 
 def _header(head: Sequence[str]) -> list[str]:
@@ -122,7 +133,10 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
     def spread(values: list[float | None], digits: int) -> str:
         known = [value for value in values if value is not None]
-        return f"{np.mean(known):.{digits}f} ({min(known):.{digits}f} to {max(known):.{digits}f})" if known else "-"
+        few = f", {len(known)} of {len(values)} seeds" if len(known) < len(values) else ""
+        return (
+            f"{np.mean(known):.{digits}f} ({min(known):.{digits}f} to {max(known):.{digits}f}){few}" if known else "-"
+        )
 
     quality = [run["cost_quality"] or {} for run in runs]
     thresholds = [run["threshold"] or {} for run in runs]

@@ -144,8 +144,9 @@ def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
                 lines.append(f"| {task}: {row} | " + " | ".join(_quality(judged)) + " |")
     if len(lines) > 4:
         parts.append("\n".join(lines))
+    episodes = "a few" if results.get("quick") else str(EVALUATION["eval_episodes"])
     parts.append(
-        "Means over seeds (return ± standard deviation), shares in percent; the last policy over 1000 episodes. "
+        f"Means over seeds (return ± standard deviation), shares in percent; the last policy over {episodes} episodes. "
         "Violating starts break the rule before anybody has acted and are not part of the other rates."
     )
     return "\n\n".join(parts) + "\n"
