@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.files import traffic_of
-from tacit.envs.traffic.layout import Rules, Traffic
+from tacit.envs.traffic.layout import Rules, Traffic, flag
 from tacit.envs.traffic.recording import DT, FRAME_RATE
 from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
 from tacit.errors import UserError
@@ -97,7 +97,7 @@ def _rule(constraint: str) -> Rule:
 
 def _traffic(given: Traffic | None, recordings: Recordings | None, rules: Rules, skip_bad: bool) -> Traffic:
     if given is None:
-        return traffic_of(recordings, rules, skip_bad=bool(skip_bad))
+        return traffic_of(recordings, rules, skip_bad=flag("skip_bad", skip_bad))
     if not isinstance(given, Traffic):
         raise UserError(f"traffic is what layout.build returns; for files use recordings={given!r}")
     return given
@@ -174,7 +174,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.rule = self.task = _rule(constraint)
-        rules = Rules(ego, goal, corner, split, split_seed)
+        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.num_envs = num_envs
         self.render_mode = render_mode
@@ -183,7 +183,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.single_observation_space, self.single_action_space = observation_space(), action_space()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.simulator = Simulator(self.traffic, num_envs, reactive=bool(reactive))
+        self.simulator = Simulator(self.traffic, num_envs, reactive=flag("reactive", reactive))
         self._seeds = np.full(num_envs, -1, np.int64)
         self._episodes = np.zeros(num_envs, np.int64)
         self._obs = np.zeros((num_envs, ob.SIZE), np.float32)
@@ -368,12 +368,12 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.rule = _rule(constraint)
-        rules = Rules(ego, goal, corner, split, split_seed)
+        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.render_mode = render_mode
         self.feature_names = ob.FEATURES
         self.observation_space, self.action_space = observation_space(), action_space()
-        self.simulator = Simulator(self.traffic, 1, reactive=bool(reactive))
+        self.simulator = Simulator(self.traffic, 1, reactive=flag("reactive", reactive))
         self._episode = 0
         self._obs: np.ndarray | None = None
         self._over = False

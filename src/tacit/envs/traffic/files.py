@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from tacit.envs.traffic import commonroad, compact, highd
-from tacit.envs.traffic.layout import Rules, Traffic, build
+from tacit.envs.traffic.layout import Rules, Traffic, build, flag
 from tacit.envs.traffic.recording import Recording
 from tacit.errors import UserError
 
 FORMS = (
     "XX_tracks.csv with its XX_tracksMeta.csv and XX_recordingMeta.csv (also .gz, .xz), CommonRoad .xml, .traffic.npz"
 )
+
+SWITCHES = ("corner", "reactive", "skip_bad")
+"""The options that are true or false."""
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
@@ -72,6 +75,8 @@ def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False)
 def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a highway environment, tried out before a run begins; recordings by their absolute paths."""
     options = dict(env_kwargs)
+    # As booleans in the run's settings, too: whoever reads "False" there must not take it for true.
+    options |= {name: flag(name, options[name]) for name in SWITCHES if name in options}
     names = [field.name for field in fields(Rules)]
     rules = Rules(**{name: options[name] for name in names if name in options})
     recordings = options.get("recordings")
@@ -79,7 +84,7 @@ def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         options["recordings"] = os.path.abspath(recordings)
     elif isinstance(recordings, list):
         options["recordings"] = [os.path.abspath(path) if isinstance(path, str) else path for path in recordings]
-    traffic_of(options.get("recordings"), rules, skip_bad=bool(options.get("skip_bad", False)))
+    traffic_of(options.get("recordings"), rules, skip_bad=options.get("skip_bad", False))
     return options
 
 

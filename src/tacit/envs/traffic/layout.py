@@ -36,6 +36,19 @@ NEEDED = VX
 """The channels before this one are read for every vehicle around, those from here on only for the nearest."""
 
 
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def flag(name: str, value: object) -> bool:
+    """A switch: true or false, also as 1 or 0 or in words. Other text is refused; bool("no") would be true."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    word = _WORDS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+    if word is None:
+        raise UserError(f"{name} is true or false (or yes, no, 1, 0), not {value!r}")
+    return word
+
+
 @dataclass(frozen=True)
 class Rules:
     """How problems are made from recordings."""
@@ -47,7 +60,8 @@ class Rules:
     corner: bool = False
     """The original's quirk: the upper-left corner of a bounding box taken for its centre."""
     split: str | None = None
-    """"train" or "test": 70 or 30 % of the windows, drawn with `split_seed`."""
+    """"train" or "test": 70 or 30 % of the windows, drawn with `split_seed`; without problems that run on into the
+    other side's windows."""
     split_seed: int = 5
 
     def __post_init__(self) -> None:
@@ -59,8 +73,10 @@ class Rules:
             if getattr(self, name) not in values:
                 shown = ", ".join(repr(value) for value in values)
                 raise UserError(f"{name} is one of {shown}, not {getattr(self, name)!r}")
-        if not isinstance(self.corner, bool) or not isinstance(self.split_seed, int) or self.split_seed < 0:
-            raise UserError("corner is true or false, split_seed a number from 0")
+        if not isinstance(self.corner, bool):
+            raise UserError(f"corner is true or false, not {self.corner!r}")
+        if isinstance(self.split_seed, bool) or not isinstance(self.split_seed, int) or self.split_seed < 0:
+            raise UserError(f"split_seed is a whole number from 0, not {self.split_seed!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,12 +374,21 @@ def _sensible(traffic: Traffic) -> NDArray[np.bool_]:
 
 
 def _split(traffic: Traffic, problems: Problems, rules: Rules) -> NDArray[np.bool_]:
-    """(P,) which problems belong to the split: whole windows do, so that no scene is on both sides."""
-    first = np.array([road.first_frame for road in traffic.roads])[problems.part]
-    windows, which = np.unique(
-        np.stack([problems.part, (problems.frame - first) // WINDOW]), axis=1, return_inverse=True
-    )
+    """(P,) which problems belong to the split: whole windows do, so that no scene is on both sides.
+
+    A problem that runs on into a window of the other side belongs to neither.
+    """
+    begin = problems.frame - np.array([road.first_frame for road in traffic.roads])[problems.part]
+    first, last = begin // WINDOW, (begin + problems.steps) // WINDOW
+    windows, which = np.unique(np.stack([problems.part, first]), axis=1, return_inverse=True)
+    which = which.ravel()
     order = np.random.default_rng(rules.split_seed).permutation(windows.shape[1])
     train = np.zeros(windows.shape[1], np.bool_)
     train[order[: round(0.7 * len(order))]] = True
-    return train[which.ravel()] == (rules.split == "train")
+    # Per part and window: how many windows of either side come before it. Those without a problem are of neither.
+    sides = np.zeros((2, len(traffic.roads), int(last.max(initial=0)) + 2), np.int64)
+    sides[train.astype(np.int64), windows[0], windows[1] + 1] = 1
+    before = np.cumsum(sides, axis=2)
+    other = 1 - train[which].astype(np.int64)
+    crossing = before[other, problems.part, last + 1] > before[other, problems.part, first]
+    return (train[which] == (rules.split == "train")) & ~crossing
