@@ -86,6 +86,69 @@ def test_unknown_names_and_settings_suggest_the_nearest(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"total_steps": 0}, "total_steps must be at least 1"),
+        ({"n_envs": 0}, "n_envs must be at least 1"),
+        ({"n_envs": -8}, "n_envs must be at least 1"),
+        ({"n_envs": 7}, "multiple of the number of environments"),
+        ({"rollout_steps": 0}, "rollout_steps must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"gamma": 0.0}, "gamma above 0 and at most 1"),
+        ({"gamma": 1.5}, "gamma above 0 and at most 1"),
+        ({"beta": -0.1}, "beta cannot be negative"),
+        ({"hidden": (8, 0)}, "hidden are sizes"),
+        ({"dual_batch": 0}, "dual_batch must be at least 1"),
+        ({"eval_episodes": 0}, "eval_episodes must be at least 1"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+        ({"demonstrations": -1}, "demonstrations cannot be negative"),
+        ({"thresholds": 0, "joint": 0}, "a linear cost needs features >= 0"),
+        ({"bootstrap_steps": -1}, "bootstrap_steps cannot be negative"),
+        ({"forward_steps": -1}, "forward_steps must be at least 1"),
+        ({"input_clip": 0.0}, "input_clip must be positive"),
+        ({"replay_phases": 0}, "replay_phases must be at least 1"),
+        ({"guard_iterations": 0}, "guard_iterations must be at least 1"),
+        ({"zeta_decay": 0.0}, "zeta_decay must be positive"),
+        ({"pretrain_lr": -1e-3}, "pretrain_lr cannot be negative"),
+        ({"joint": 4, "feature_hidden": ()}, "feature_hidden are sizes"),
+        ({"joint": 4, "feature_hidden": (4, 0)}, "feature_hidden are sizes"),
+        ({"lam_init": 0.0}, "features get no gradient"),
+        ({"lr": NAN}, "lr must be a finite number"),
+        ({"gamma": NAN}, "gamma must be a finite number"),
+        ({"expert_square": INF}, "expert_square must be a finite number"),
+        ({"clone_log_std": NAN}, "clone_log_std must be a finite number"),
+        ({"input_clip": NAN}, "input_clip must be a finite number"),
+        ({"pid_gains": (1.0, NAN, 0.0)}, "pid_gains must be a finite number"),
+        ({"terminal_cost": 1.0}, "terminal_cost has no effect in mce"),
+        ({"budget_per": "episode"}, "budget_per has no effect in mce"),
+        ({"multiplier_lr": 0.1}, "multiplier_lr has no effect in mce"),
+        ({"pid_smoothing": 0.1}, "pid_smoothing has no effect in mce"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_written(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        start(tmp_path, **change)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_settings_that_are_a_bound_may_be_infinite(tmp_path):
+    run, _ = start(tmp_path, input_clip=INF, target_kl=INF, max_grad_norm=INF, replay_phases=0, replay_share=0.0)
+    assert run.path.exists()
+
+
+@pytest.mark.parametrize("algo", ["bc2l", "gacl", "me-icrl", "vicrl", "irl-correction", "ppo", "rcpo"])
+@pytest.mark.parametrize("name", ["total_steps", "n_envs", "eval_episodes", "lr", "beta"])
+def test_other_deep_methods_refuse_them_too(tmp_path, algo, name):
+    wrong = {"lr": NAN, "beta": -1.0}.get(name, 0)
+    with pytest.raises(UserError, match=name):
+        start_run(algo, PENDULUM, out=str(tmp_path / "runs"), settings={name: wrong}, say=lambda _: None)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_environment_without_names_gets_numbers():
     from tacit.forward.collect import interface_of, make_vec
     from tacit.inverse import samples

@@ -115,7 +115,7 @@ def resolve(
         raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {demos}")
     else:
         given, data, path = resolve_env(env, given), None, None
-    algorithm.check(env, given, config)
+    algorithm.check(env, given, config, data)
     return {
         "algo": algo,
         "env": env,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -115,8 +115,30 @@ def normalises(config: Config, interface: Interface) -> bool:
     return config.normalize_obs and not interface.n_states
 
 
+MAY_BE_INFINITE = frozenset({"target_kl", "obs_clip", "reward_clip", "input_clip", "max_grad_norm", "multiplier_max"})
+"""Settings that are a bound: infinity is none."""
+
+
+def check_finite(config: Any) -> None:
+    """UserError for a setting of a dataclass that is not a number, or infinite where that means nothing."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                if number == math.inf and field.name in MAY_BE_INFINITE:
+                    continue
+                raise UserError(f"{field.name} must be a finite number, not {number}")
+
+
 def check(config: Config, n_envs: int) -> None:
     """UserError for settings that cannot work."""
+    check_finite(config)
+    for name, number in (("total_steps", config.total_steps), ("n_envs", n_envs)):
+        if number < 1:
+            raise UserError(f"{name} must be at least 1, not {number}")
+    for name in ("rollout_steps", "batch_size"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
     if config.rollout_steps % n_envs or config.rollout_steps % config.batch_size:
         raise UserError(
             f"rollout_steps ({config.rollout_steps}) must be a multiple of the number of environments ({n_envs})"
@@ -124,8 +146,12 @@ def check(config: Config, n_envs: int) -> None:
         )
     if config.threads < 1:
         raise UserError(f"threads is at least 1, not {config.threads}")
-    if config.epochs < 1 or config.lr <= 0 or not 0 <= config.gamma <= 1:
-        raise UserError("epochs must be at least 1, lr positive and gamma between 0 and 1")
+    if config.epochs < 1 or config.lr <= 0 or not 0 < config.gamma <= 1:
+        raise UserError("epochs must be at least 1, lr positive and gamma above 0 and at most 1")
+    if config.beta < 0:
+        raise UserError(f"beta cannot be negative, it is {config.beta}")
+    if any(size < 1 for size in config.hidden):
+        raise UserError(f"hidden are sizes of at least 1, not {config.hidden}")
     if not 0 <= config.lr_decay_start < 1:
         raise UserError(
             f"lr_decay_start is a share of the training, at least 0 and below 1, not {config.lr_decay_start}"

@@ -38,6 +38,7 @@ from tacit.cost import CLIPPED_TOO_OFTEN, Inputs, LearnedCost
 from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for
+from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import constraint_map, samples
 from tacit.policy import Policy
@@ -118,14 +119,23 @@ class Method:
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
     """UserError for settings that cannot work in this environment, before anything is written."""
-    if config.checkpoint_every < 1:
-        raise UserError(f"checkpoint_every is at least 1 iteration, not {config.checkpoint_every}")
+    for name in ("checkpoint_every", "eval_episodes"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    if config.demonstrations < 0:
+        raise UserError(f"demonstrations cannot be negative: {config.demonstrations}; 0: all")
+    agent.check(config, config.n_envs)
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         face = interface_of(env, scaled=config.scale_actions)
         samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
     finally:
         env.close()
+
+
+def used(demos: Demonstrations, config: Any) -> Demonstrations:
+    """Those that are learned from."""
+    return demos.subset(np.arange(min(config.demonstrations, len(demos)))) if config.demonstrations else demos
 
 
 def run(
@@ -139,8 +149,7 @@ def run(
 ) -> dict[str, Any]:
     """Learn, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
     held = _held_out(run, demos, config.demonstrations)
-    if config.demonstrations:
-        demos = demos.subset(np.arange(min(config.demonstrations, len(demos))))
+    demos = used(demos, config)
     _warn_of(demos)
     env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:

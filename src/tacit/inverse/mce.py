@@ -42,11 +42,11 @@ from numpy.typing import NDArray
 from tacit.cost import Inputs, LearnedCost
 from tacit.demos import Demonstrations
 from tacit.errors import UserError
-from tacit.forward import collect, ppo_lagrangian
+from tacit.forward import agent, collect, ppo_lagrangian
 from tacit.inverse import clone, features, samples
 from tacit.inverse.dual import OPTIMISER, Batches, Hyper, costs, dual_loss, dual_steps, feature_means
 from tacit.inverse.samples import Expert
-from tacit.policy import Policy
+from tacit.policy import Interface, Policy
 
 __all__ = [
     "OPTIMISER",
@@ -301,9 +301,8 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
     inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
     expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
-    # One-hot states are features already: one multiplier a state, as in the exact method.
-    thresholds = 0 if face.n_states else config.thresholds
-    linear = not thresholds and not config.joint
+    linear = is_linear(config, face)
+    thresholds = 0 if face.n_states else config.thresholds  # one-hot states are features already
     inputs = samples.unit_scale(inputs, expert.rows) if linear else samples.fit_scale(inputs, expert.rows, phase.rows)
     z = np.concatenate([inputs.scaled(expert.rows), inputs.scaled(phase.rows)])
     params = features.init(
@@ -435,6 +434,17 @@ def learn(
         yield state, metrics
 
 
+WITHOUT_EFFECT = {
+    "terminal_cost": "ending an episode is priced by the dual (moments)",
+    "budget_per": "the budget is one of feature expectations",
+    "multiplier_lr": "the learned cost carries its own multipliers (lr_lam)",
+    "multiplier_max": "the learned cost carries its own multipliers (learner_square bounds them)",
+    "pid_gains": "the learned cost carries its own multipliers",
+    "pid_smoothing": "the learned cost carries its own multipliers",
+}
+"""Settings of PPO-Lagrangian that this method does not read, and why."""
+
+
 def check(config: Config) -> None:
     """UserError for settings that cannot work."""
     choices: Sequence[tuple[str, Sequence[str]]] = (
@@ -448,13 +458,37 @@ def check(config: Config) -> None:
             raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
     if config.at == "next" and config.use_action:
         raise UserError('a cost of the state that a step reaches cannot read the action: use at="current"')
-    for name in ("budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init"):
+    agent.check_finite(config)
+    ppo_lagrangian.check(config)
+    for name in ("budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr", "beta"):
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
-    for name in ("thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"):
+    for name in ("thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases", "bootstrap_steps"):
         if getattr(config, name) < 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
+    for name in ("total_steps", "forward_steps", "dual_batch", "guard_iterations"):
+        if getattr(config, name) < 1:
+            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    for name in ("input_clip", "zeta_decay"):
+        if not getattr(config, name) > 0:
+            raise UserError(f"{name} must be positive, it is {getattr(config, name)}")
     if not 0 <= config.replay_share < 1:
         raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+    if config.replay_share > 0 and config.replay_phases < 1:
+        raise UserError("replay_share needs earlier phases: replay_phases must be at least 1, or replay_share 0")
+    if config.joint and (not config.feature_hidden or min(config.feature_hidden) < 1):
+        raise UserError(
+            f"feature_hidden are sizes of at least 1 of the network's hidden layers, not {config.feature_hidden}"
+        )
+    if config.lam_init == 0 and config.lr_zeta > 0 and (config.thresholds or config.joint):
+        raise UserError("with lam_init 0 the features get no gradient: use a small positive number, or lr_zeta 0")
     if config.multiplier != "fixed":
         raise UserError("the learned cost carries its own multipliers: multiplier must be fixed")
+    for name, why in WITHOUT_EFFECT.items():
+        if getattr(config, name) != getattr(Config, name):
+            raise UserError(f"{name} has no effect in mce, because {why}: leave it out")
+
+
+def is_linear(config: Config, face: Interface) -> bool:
+    """Are the inputs themselves the features? One-hot states are: one multiplier a state, as in the exact method."""
+    return not config.joint and (bool(face.n_states) or not config.thresholds)

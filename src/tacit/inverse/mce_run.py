@@ -17,7 +17,8 @@ from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian
 from tacit.forward.agent import filled, named
-from tacit.inverse import constraint_map, deep_run, features, mce
+from tacit.forward.collect import interface_of, make_vec
+from tacit.inverse import constraint_map, deep_run, features, mce, samples
 from tacit.inverse.deep_run import inputs_from_arrays, inputs_to_arrays
 
 if TYPE_CHECKING:
@@ -34,6 +35,22 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     mce.check(config)
     deep_run.check(env_id, env_kwargs, config)
+
+
+def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
+    """UserError for demonstrations that cannot be learned from with these settings, before anything is written."""
+    env = make_vec(env_id, 1, **env_kwargs)
+    try:
+        face = interface_of(env, scaled=config.scale_actions)
+        if mce.is_linear(config, face):
+            inputs = samples.unscaled_inputs(
+                env, face, config.inputs, config.use_action, config.squash, config.input_clip
+            )
+            demos = deep_run.used(demos, config)
+            rows = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos)).rows
+            samples.unit_scale(inputs, rows)
+    finally:
+        env.close()
 
 
 def run(

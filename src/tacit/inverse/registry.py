@@ -4,6 +4,7 @@ Config    a frozen dataclass, a docstring a field: the settings, and the options
           setting that is added later is what was done without it, because earlier runs are completed with it
 run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
+check_demonstrations(env_id, env_kwargs, config, demos)           optional: the same, of settings and demonstrations
 settle(config) -> config                                          optional: as the run folder keeps it, after the check
 """
 
@@ -46,11 +47,13 @@ class Algorithm:
         make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is not the user's
         return make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
 
-    def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
-        """UserError for settings that cannot work."""
-        check = getattr(self.load(), "check", None)
-        if check is not None:
-            check(env_id, env_kwargs, config)
+    def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any, demos: Any = None) -> None:
+        """UserError for settings that cannot work, or not with these demonstrations."""
+        module = self.load()
+        if hasattr(module, "check"):
+            module.check(env_id, env_kwargs, config)
+        if demos is not None and hasattr(module, "check_demonstrations"):
+            module.check_demonstrations(env_id, env_kwargs, config, demos)
 
     def settle(self, config: Any) -> Any:
         """The settings as the run folder keeps them: files by their content, not by where they lie."""
