@@ -211,7 +211,9 @@ def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:
                 lower.axhline(100 * starts, linestyle=":", label="violating starts", **level)
             for number, row in enumerate(drawn):
                 if row != EXPERT:
-                    _curves(upper, lower, runs_of(results, task, row), COLOURS[number % len(COLOURS)], row)
+                    round_of_colours, colour = divmod(number, len(COLOURS))
+                    look = {"color": COLOURS[colour], "linestyle": ("-", "--", ":")[round_of_colours % 3]}
+                    _curves(upper, lower, runs_of(results, task, row), look, row)
             lower.set_xlabel("environment steps, millions")
             lower.set_ylim(bottom=0)
         panels[0, 0].set_ylabel("return (rollouts)")
@@ -225,13 +227,13 @@ def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:
         return render(drawing, "png", tight=False)
 
 
-def _curves(upper: Any, lower: Any, runs: Sequence[Mapping[str, Any]], colour: str, label: str) -> None:
+def _curves(upper: Any, lower: Any, runs: Sequence[Mapping[str, Any]], look: Mapping[str, str], label: str) -> None:
     curves = [run["curves"] for run in runs if run["curves"]]
     for axes, key, scale in ((upper, "return", 1.0), (lower, "violations", 100.0)):
         for curve in curves:
             values = scale * np.array(curve[key], dtype=float)
-            axes.plot(np.array(curve["steps"]) / 1e6, values, color=colour, linewidth=0.5, alpha=0.5)
+            axes.plot(np.array(curve["steps"]) / 1e6, values, linewidth=0.4, alpha=0.3, **look)
         if curves:
             shortest = min(len(curve["steps"]) for curve in curves)
             values = scale * np.mean([np.array(curve[key][:shortest], dtype=float) for curve in curves], axis=0)
-            axes.plot(np.array(curves[0]["steps"][:shortest]) / 1e6, values, color=colour, linewidth=1.8, label=label)
+            axes.plot(np.array(curves[0]["steps"][:shortest]) / 1e6, values, linewidth=1.8, label=label, **look)
