@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import lzma
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.envs.traffic import compact, files, highd, highd_write
+from tacit.envs.traffic import SIMULATED, UNKNOWN, compact, files, highd, highd_write, notice
 from tacit.envs.traffic.files import load, load_all, traffic_of
 from tacit.envs.traffic.layout import Rules, build
 from tacit.envs.traffic.neighbours import Neighbours
@@ -67,7 +68,8 @@ def test_a_file_typed_by_hand(tmp_path: Path) -> None:
     assert found.lanes().tolist() == [1, 1, 1, 1, 1]  # both keep right
     assert found.about["source"] == "highD files"
     # In driving direction: towards +X, left is +Y.
-    traffic = build([random_recording(1), found])
+    with pytest.warns(UserWarning, match="recording 07"):  # too short to drive in
+        traffic = build([random_recording(1), found])
     (part,) = [road for road in traffic.roads if road.recording == "07" and road.marks[0] > 0]
     assert part.marks == pytest.approx([18.43, 12.59, 6.51])
     assert part.x_range == (-460.0, 40.0)
@@ -179,36 +181,88 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "wrong frame rate": ({"meta": edit(META, 2, "frameRate", "10")}, "row 2: frameRate is 10, expected 25"),
     "km/h": (
         {"tracks": TRACKS.replace("-40.00", "-144.00").replace("22.00,0.00", "79.20,0.00")},
-        "are the velocities in km/h",
+        "tracks.csv: row 2: .*are the velocities in km/h",
     ),
     "feet": (
-        {"vehicles": edit(VEHICLES, 3, "width", "46.5")},
+        {"vehicles": edit(VEHICLES, 3, "width", "46.5"), "tracks": TRACKS.replace(",14.16,", ",46.5,")},
         "vehicle 2 has length 46.5.*are the units metres",
     ),
     "positions and velocities disagree": (
         {"tracks": TRACKS.replace("-40.00", "-20.00").replace("22.00", "11.00")},
         "by their positions and .* by their velocities",
     ),
-    "unsorted frames": ({"tracks": lines(TRACKS, 1, 3, 2, 4, 5, 6)}, "row 3: the frames are not sorted: vehicle 1"),
-    "duplicate frame": ({"tracks": lines(TRACKS, 1, 2, 3, 3, 4, 5, 6)}, "row 4: the frame appears twice: vehicle 1"),
+    "unsorted frames": (
+        {"tracks": lines(TRACKS, 1, 3, 2, 4, 5, 6)},
+        "row 3: the frames are not sorted: vehicle 1.*sort the rows",
+    ),
+    "duplicate frame": (
+        {"tracks": lines(TRACKS, 1, 2, 3, 3, 4, 5, 6)},
+        "row 4: the frame appears twice: vehicle 1.*delete one",
+    ),
     "gap": ({"tracks": lines(TRACKS, 1, 2, 4, 5, 6)}, "row 3: the track has a gap: vehicle 1 goes from frame 1 to 3"),
     "unsorted vehicles": ({"tracks": lines(TRACKS, 1, 2, 5, 3, 4, 6)}, "row 4: vehicle 1 appears again"),
-    "not a number": ({"tracks": edit(TRACKS, 4, "x", "nan")}, "row 4: x is nan"),
-    "text": ({"tracks": edit(TRACKS, 4, "x", "here")}, "'here'.* row 4"),
-    "infinite": ({"tracks": edit(TRACKS, 3, "yVelocity", "inf")}, "row 3: yVelocity is inf"),
+    "not a number": ({"tracks": edit(TRACKS, 4, "x", "nan")}, "row 4: x is 'nan', expected a number"),
+    "text": ({"tracks": edit(TRACKS, 4, "x", "here")}, "tracks.csv: row 4: x is 'here'"),
+    "infinite": ({"tracks": edit(TRACKS, 3, "yVelocity", "inf")}, "row 3: yVelocity is 'inf'"),
     "empty tracks": ({"tracks": ""}, "tracks.csv is empty"),
     "only a header": ({"tracks": lines(TRACKS, 1)}, "no rows below its header"),
     "empty meta": ({"meta": ""}, "recordingMeta.csv is empty"),
     "short row": ({"vehicles": VEHICLES.replace(",1,3.20", "")}, "tracksMeta.csv: row 2 has 14 values, expected 16"),
     "truncated": ({"tracks": TRACKS[:-40]}, "tracks.csv: row 6 has 12 values, expected 25"),
     "unknown class": ({"vehicles": edit(VEHICLES, 2, "class", "Bicycle")}, "row 2: class is 'bicycle'"),
-    "other vehicles": ({"vehicles": edit(VEHICLES, 3, "id", "9")}, "vehicle 2 is in .*tracks.csv and not in"),
+    "other vehicles": ({"vehicles": edit(VEHICLES, 3, "id", "9")}, "vehicle 2 is in .*tracks.csv .row 5. and not in"),
     "other frames": ({"vehicles": edit(VEHICLES, 3, "numFrames", "3")}, "row 3: numFrames of vehicle 2 is 3, but 2"),
     "listed twice": ({"vehicles": VEHICLES + VEHICLES.splitlines()[1] + "\n"}, "row 4: vehicle 1 is listed twice"),
     "markings": ({"meta": META.replace("21.00;24.96", "21.00;x")}, "lowerLaneMarkings is '21.00;x;28.80'"),
-    "markings that descend": ({"meta": META.replace("21.00;24.96", "24.96;21.00")}, "must ascend by a lane's width"),
-    "direction": ({"vehicles": edit(VEHICLES, 2, "drivingDirection", "3")}, "driving direction is 1 .* or 2"),
-    "speed limit in km/h": ({"meta": edit(META, 2, "speedLimit", "130")}, "speed limit is in m/s"),
+    "markings that descend": (
+        {"meta": META.replace("21.00;24.96", "24.96;21.00")},
+        "recordingMeta.csv: row 2: .*must ascend by a lane's width",
+    ),
+    "direction": (
+        {"vehicles": edit(VEHICLES, 2, "drivingDirection", "3")},
+        "tracksMeta.csv: row 2: .*driving direction of vehicle 1 is 3, expected 1 .* or 2",
+    ),
+    "blank lines": (
+        {"tracks": "\n" + edit(TRACKS, 4, "x", "nan").replace("\n", "\n\n", 2)},
+        "row 7: x is 'nan'",
+    ),
+    "blank lines in meta": (
+        {"vehicles": edit(VEHICLES, 3, "class", "Tram").replace("\n", "\n  \n", 1)},
+        "row 4: class is 'tram'",
+    ),
+    "frame of 1.4": ({"tracks": edit(TRACKS, 2, "frame", "1.4")}, "row 2: frame is '1.4', expected a whole number"),
+    "id of 1.4": ({"vehicles": edit(VEHICLES, 2, "id", "1.4")}, "row 2: id is '1.4', expected a whole number"),
+    "direction of 1.4": (
+        {"vehicles": edit(VEHICLES, 2, "drivingDirection", "1.4")},
+        "row 2: drivingDirection is '1.4', expected a whole number",
+    ),
+    "other direction": (
+        {"vehicles": edit(VEHICLES, 3, "drivingDirection", "1")},
+        "tracks.csv: row 5: .*vehicle 2 in frame 2 has velocity 22 m/s in x, against its driving direction 1",
+    ),
+    "velocity of the other sign": (
+        {"tracks": TRACKS.replace(",22.00,", ",-22.00,"), "vehicles": edit(VEHICLES, 3, "drivingDirection", "1")},
+        "x and xVelocity contradict each other: vehicle 2",
+    ),
+    "y and yVelocity": (
+        {"tracks": TRACKS.replace(",0.02,", ",6.00,")},
+        "tracks.csv: row 2: .*y and yVelocity contradict each other: vehicle 1 moves 0.00 m .* and 0.48 m",
+    ),
+    "a jump aside": ({"tracks": edit(TRACKS, 3, "y", "11.00")}, "row 3: .*jumps by 1.6 m in y within one frame"),
+    "beside the road": (
+        {"tracks": TRACKS.replace(",25.50,", ",31.00,")},
+        "tracks.csv: row 5: .*centre of vehicle 2 in frame 2 is at y = 32.25, over 2 m beside the lower",
+    ),
+    "size of another": ({"tracks": edit(TRACKS, 4, "width", "5.85")}, "row 4: width of vehicle 1 is 5.85, but 4.85 by"),
+    "size that is nan": ({"tracks": edit(TRACKS, 4, "height", "nan")}, "row 4: height is 'nan'"),
+    "last frame": ({"vehicles": edit(VEHICLES, 2, "finalFrame", "4")}, "row 2: finalFrame of vehicle 1 is 4, but 3 by"),
+    "marking that is nan": ({"meta": META.replace("24.96", "nan")}, "recordingMeta.csv: row 2: lowerLaneMarkings is"),
+    "decimal commas": ({"tracks": TRACKS.replace("10.88", "10,88")}, "row 6 has 26 values.*write 1.5, not 1,5"),
+    "semicolons": ({"tracks": TRACKS.replace(",", ";").replace(".", ",")}, "row 1: the columns are separated by ';'"),
+    "speed limit in km/h": (
+        {"meta": edit(META, 2, "speedLimit", "130")},
+        "recordingMeta.csv: row 2: .*speed limit is in m/s",
+    ),
 }
 
 
@@ -242,8 +296,10 @@ def test_good_recordings_only_if_asked_for(tmp_path: Path) -> None:
     highd_write.save(random_recording(1), tmp_path, "02")
     bad = tmp_path / "02_tracks.csv"
     bad.write_text(bad.read_text()[:-40])
-    with pytest.raises(UserError, match="02_tracks"):
+    with pytest.raises(UserError, match=r"02_tracks.*--env skip_bad=true\)$"):
         load_all([tmp_path])
+    with pytest.raises(UserError, match=r"02_tracks.*cut off.$"):
+        load_all([tmp_path / "02"])  # without it there would be none
     with pytest.warns(UserWarning, match="left out: .*02_tracks"):
         good = load_all([tmp_path], skip_bad=True)
     assert [r.name for r in good] == ["01"]
@@ -253,12 +309,37 @@ def test_good_recordings_only_if_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_recording_too_short_for_a_problem() -> None:
+    long = recording([Car(50.0, frames=100), Car(80.0, frames=100)])
+    with pytest.warns(UserWarning, match="no problem comes from recording short: none of its cars is in sight for 50"):
+        both = build([recording([Car(50.0, frames=20), Car(80.0, frames=30)], "short"), long])
+    assert len(both.problems) == 2
+    with pytest.raises(UserError, match="scene: there is no other vehicle on the carriageway"):
+        build([recording([Car(50.0, frames=200)])])
+    with pytest.raises(UserError, match="empty list"):
+        traffic_of([])
     with pytest.raises(UserError, match="pose no problem"):
         build([recording([Car(50.0, frames=20), Car(80.0, frames=30)])])
-    with pytest.raises(UserError, match="pose no problem"):
+    with pytest.raises(UserError, match="there is no car in it"):
         build([recording([Car(50.0, kind="truck", length=12.0, frames=100), Car(90.0, kind="truck", frames=200)])])
     with pytest.raises(UserError, match="there is no recording"):
         build([])
+
+
+def test_simulated_traffic_is_known_by_its_recordings(tmp_path: Path) -> None:
+    env = "tacit/HighwayDistance-v0"
+    for name in (env, f"tacit:{env}"):
+        assert notice(name, {}) == SIMULATED
+    assert notice("tacit/Ant-v0", {}) is None
+    genuine = Recording(**{**vars_of(random_recording(0)), "about": {"source": "highD files"}})  # type: ignore[arg-type]
+    for one, expected in ((random_recording(0), SIMULATED), (genuine, None)):
+        folder = tmp_path / str(expected is None)
+        highd_write.save(one, folder / "csv", "01", ".gz")
+        compact.save(one, folder / "npz" / f"01{compact.SUFFIX}")
+        for form in ("csv", "npz"):
+            assert notice(env, {"recordings": str(folder / form)}) == expected
+            assert traffic_of(folder / form).simulated == (expected is not None)
+    assert notice(env, {"recordings": [str(tmp_path / "True" / "npz"), str(tmp_path / "False" / "csv" / "01")]})
+    assert notice(env, {"recordings": str(tmp_path / "gone")}) == UNKNOWN
 
 
 def test_damaged_compressed_files(tmp_path: Path) -> None:
@@ -296,7 +377,10 @@ def test_mangled_csv_never_crashes(tmp_path_factory: pytest.TempPathFactory, dat
         text = text[:at] + data.draw(st.text(max_size=20)) + text[data.draw(st.integers(at, len(text))) :]
     path = write(folder, **{**texts, which: text})
     with contextlib.suppress(UserError):
-        build([load(path), random_recording(0)])
+        read = load(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            build([read, random_recording(0)])
     shutil.rmtree(folder)
 
 

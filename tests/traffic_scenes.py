@@ -68,8 +68,9 @@ def recording(
     )
 
 
-def random_recording(seed: int, n: int = 14, frames: int = 220) -> Recording:
-    """Cars and trucks all over both lanes, some changing lanes; they may drive through each other."""
+def random_recording(seed: int, n: int = 14, frames: int = 220, lanes: int = 2) -> Recording:
+    """Cars and trucks all over two or three lanes, some changing lanes; they may drive through each other."""
+    marks = 20.0 + 4.0 * np.arange(lanes + 1)
     rng = np.random.default_rng(seed)
     cars = []
     for i in range(n):
@@ -78,7 +79,7 @@ def random_recording(seed: int, n: int = 14, frames: int = 220) -> Recording:
         cars.append(
             Car(
                 x=x,
-                y=float(rng.choice([22.0, 26.0]) + rng.uniform(-0.8, 0.8)),
+                y=float(rng.choice(marks[:-1] + 2.0) + rng.uniform(-0.8, 0.8)),
                 speed=speed,
                 # Within the 420 m that a camera sees.
                 frames=min(int(rng.integers(60, frames)), int((419.0 - x) / speed / DT)),
@@ -89,4 +90,7 @@ def random_recording(seed: int, n: int = 14, frames: int = 220) -> Recording:
                 sideways=float(np.round(rng.uniform(-0.6, 0.6), 2)) if rng.random() < 0.4 else 0.0,
             )
         )
-    return recording(cars, mirrored=bool(rng.random() < 0.5))
+        end = cars[-1].y + cars[-1].sideways * cars[-1].frames * DT
+        if not marks[0] - 1.5 < end < marks[-1] + 1.5:  # it would leave the road: to the other side, then
+            cars[-1].sideways *= -1
+    return recording(cars, marks=marks, mirrored=bool(rng.random() < 0.5))

@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacit.envs import EnvInfo
+from tacit.errors import UserError
 
+UNKNOWN = "whether the traffic is simulated cannot be told: its recordings cannot be read any more"
 SIMULATED = "the traffic is simulated (SUMO), not human driving"
 
 ENVIRONMENTS = tuple(
@@ -39,5 +41,16 @@ ENVIRONMENTS = tuple(
 
 def notice(env_id: str, env_kwargs: Mapping[str, Any]) -> str | None:
     """What must stand beside every result on this environment, if anything."""
-    own = any(info.id == env_id for info in ENVIRONMENTS) and env_kwargs.get("recordings") is None
-    return SIMULATED if own else None
+    if all(info.id != env_id.rpartition(":")[2] for info in ENVIRONMENTS):
+        return None
+    recordings = env_kwargs.get("recordings")
+    if recordings is None:
+        return SIMULATED
+    from tacit.envs.traffic.files import simulated
+    from tacit.envs.traffic.layout import flag
+
+    try:
+        bad = flag("skip_bad", env_kwargs.get("skip_bad", False))
+        return SIMULATED if simulated(recordings, skip_bad=bad) else None
+    except UserError:
+        return UNKNOWN

@@ -20,6 +20,7 @@ from tacit.envs.traffic.recording import DT, KINDS, LOWER, Problem, Recording
 from tacit.errors import UserError
 from tacit.storage import read_bytes
 
+SOURCE = "CommonRoad scenario"
 STRAIGHT = 0.1
 """Metres that a boundary may stray from a straight line."""
 MAX_BYTES = 1 << 28
@@ -107,7 +108,7 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
             )
             for p in given
         ),
-        about={"source": "CommonRoad scenario", "benchmark": root.get("benchmarkID", "")},
+        about={"source": SOURCE, "benchmark": root.get("benchmarkID", "")},
     )
 
 

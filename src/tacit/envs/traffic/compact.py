@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.envs.traffic.recording import ARRAYS, Recording
+from tacit.envs.traffic.recording import ARRAYS, UNSAID, Recording
 from tacit.errors import UserError
 from tacit.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
 
@@ -80,6 +80,19 @@ def load(path: str | os.PathLike[str]) -> Recording:
         raise UserError(
             f"{path} is not a readable recording (truncated or damaged?): {type(error).__name__}: {str(error)[:200]}"
         ) from None
+
+
+def source_of(path: str | os.PathLike[str]) -> str:
+    """What the recording says of its source; its tracks are not read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(CARD).file_size > may_unpack(os.path.getsize(path), MAX_BYTES):
+                raise UserError(f"{path} unpacks to too many bytes for its size; it was not read")
+            return str(from_json(archive.read(CARD))["about"].get("source", UNSAID))
+    except UserError:
+        raise
+    except Exception as error:  # as in `load`
+        raise UserError(f"{path} is not a readable recording: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def shipped() -> list[Path]:

@@ -12,9 +12,10 @@ from typing import Any
 
 from tacit.envs.traffic import commonroad, compact, highd
 from tacit.envs.traffic.layout import Rules, Traffic, build, flag
-from tacit.envs.traffic.recording import Recording
+from tacit.envs.traffic.recording import Recording, is_simulated
 from tacit.errors import UserError
 
+Recordings = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 FORMS = (
     "XX_tracks.csv with its XX_tracksMeta.csv and XX_recordingMeta.csv (also .gz, .xz), CommonRoad .xml, .traffic.npz"
 )
@@ -59,17 +60,41 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
 def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
     """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning."""
     recordings = []
-    for path in paths:
-        for file in find(path):
-            try:
-                recordings.append(load(file))
-            except UserError as error:
-                if not skip_bad:
-                    raise
-                warnings.warn(f"left out: {error}", stacklevel=2)
+    found = [file for path in paths for file in find(path)]
+    for file in found:
+        try:
+            recordings.append(load(file))
+        except UserError as error:
+            if not skip_bad:
+                hint = " (or leave the file out: --env skip_bad=true)" if len(found) > 1 else ""
+                raise UserError(f"{error}{hint}") from None
+            warnings.warn(f"left out: {error}", stacklevel=2)
     if not recordings:
         raise UserError("none of the recordings could be read")
     return recordings
+
+
+def simulated(recordings: Recordings | None, *, skip_bad: bool = False) -> bool:
+    """`Traffic.simulated` of these recordings, without reading their tracks."""
+    sources = []
+    for file in [file for path in _paths(recordings) for file in find(path)]:
+        try:
+            sources.append(_source(file))
+        except UserError:
+            if not skip_bad:
+                raise
+    return any(is_simulated({"source": source}) for source in sources)
+
+
+def _source(path: Path) -> str:
+    if path.name.lower().endswith(compact.SUFFIX):
+        return compact.source_of(path)
+    prefix = highd.prefix_of(path)
+    if prefix is not None:
+        return highd.source_of(prefix)
+    if not path.is_file():
+        raise UserError(f"{path} does not exist")
+    return commonroad.SOURCE
 
 
 def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,21 +114,26 @@ def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def traffic_of(
-    recordings: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    recordings: Recordings | None = None,
     rules: Rules = Rules(),  # noqa: B008 (frozen)
     *,
     skip_bad: bool = False,
 ) -> Traffic:
     """The arrays of recordings on disk (None: those of the package). They are kept: the next call is free."""
-    if recordings is None:
-        paths = [os.fspath(path) for path in compact.shipped()]
-    elif isinstance(recordings, str | os.PathLike):
-        paths = [os.fspath(recordings)]
-    elif isinstance(recordings, list | tuple) and all(isinstance(path, str | os.PathLike) for path in recordings):
-        paths = [os.fspath(path) for path in recordings]
-    else:
-        raise UserError(f"recordings is a folder, a file or a list of them, not {recordings!r}")
+    paths = _paths(recordings)
     return _cached(tuple(paths), _stamp(paths), rules, skip_bad)
+
+
+def _paths(recordings: Recordings | None) -> list[str]:
+    if recordings is None:
+        return [os.fspath(path) for path in compact.shipped()]
+    if isinstance(recordings, str | os.PathLike):
+        return [os.fspath(recordings)]
+    if not isinstance(recordings, list | tuple) or not all(isinstance(path, str | os.PathLike) for path in recordings):
+        raise UserError(f"recordings is a folder, a file or a list of them, not {recordings!r}")
+    if not recordings:
+        raise UserError("recordings is an empty list: name a folder or files, or leave it out for the package's own")
+    return [os.fspath(path) for path in recordings]
 
 
 @lru_cache(maxsize=4)

@@ -5,24 +5,22 @@
     03_tracks.csv           one row a vehicle and frame, sorted by vehicle, then frame: position, velocity, ...
 
 highD itself may not be redistributed; nothing of it is in this package. What the tracks' files say beyond position,
-velocity and size (neighbours, headways, lane numbers) is derived from these, and computed anew when a recording is
-written.
+velocity and size (neighbours, headways, lane numbers) is derived from these: it is not read, nor checked, and computed
+anew when a recording is written.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
 import os
 import re
-import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from tacit.envs.traffic.recording import FRAME_RATE, KINDS, Recording
+from tacit.envs.traffic.recording import FRAME_RATE, KINDS, Recording, Wrong
 from tacit.errors import UserError
 from tacit.storage import may_unpack
 
@@ -46,6 +44,8 @@ PARTS = {"recordingMeta": RECORDING, "tracksMeta": VEHICLES, "tracks": TRACKS}
 ENDINGS = ("", ".gz", ".xz")
 MAX_BYTES = 1 << 31
 _NAME = re.compile(r"(?P<prefix>.+)_(recordingMeta|tracksMeta|tracks)\.csv(\.gz|\.xz)?$")
+SAME_SIZE = 0.1
+"""Metres by which the sizes of a vehicle in tracks and tracksMeta may differ."""
 _CLASSES = {"car": "Car", "truck": "Truck"}
 
 
@@ -62,52 +62,81 @@ def prefix_of(path: str | os.PathLike[str]) -> Path | None:
 # ---------------------------------------------------------------- reading
 
 
+class _Table(NamedTuple):
+    """Rows of a file as text, without blank ones, and the numbers that they have in the file, counted from 1."""
+
+    path: Path
+    names: list[str]
+    rows: list[str]
+    numbers: list[int]
+
+    def column(self, name: str) -> list[str]:
+        at = self.names.index(name)
+        return [row.split(",")[at].strip() for row in self.rows]
+
+    def refuse(self, row: int, text: str) -> NoReturn:
+        raise UserError(f"{self.path}: row {self.numbers[row]}: {text}")
+
+
 def load(prefix: str | os.PathLike[str]) -> Recording:
     """The recording folder/03 from folder/03_*.csv; UserError with file, row and remedy for anything that is wrong."""
     prefix = Path(prefix)
     files = {part: _find(prefix, part) for part in PARTS}
     meta = _table(files["recordingMeta"], RECORDING)
-    if len(meta["id"]) != 1:
-        raise UserError(f"{files['recordingMeta']}: expected one row below the header, not {len(meta['id'])}")
-    rate = _numbers(files["recordingMeta"], meta, "frameRate")[0]
+    if len(meta.rows) != 1:
+        raise UserError(f"{meta.path}: expected one row below the header, not {len(meta.rows)}")
+    rate = _numbers(meta, "frameRate")[0]
     if rate != FRAME_RATE:
-        raise UserError(
-            f"{files['recordingMeta']}: row 2: frameRate is {rate:g}, expected {FRAME_RATE:g}: resample the tracks"
-        )
+        meta.refuse(0, f"frameRate is {rate:g}, expected {FRAME_RATE:g}: resample the tracks")
     vehicles = _table(files["tracksMeta"], VEHICLES)
-    ids, first, counts, rows = _tracks(files["tracks"])
-    order = _match(files, vehicles, ids, first, counts)
-    numbers = {
-        name: _numbers(files["tracksMeta"], vehicles, name)[order] for name in ("width", "height", "drivingDirection")
-    }
-    classes = [vehicles["class"][i].strip().lower() for i in order]
-    for i, name in zip(order, classes, strict=True):
+    tracks = _table(files["tracks"], TRACKS)
+    columns = _columns(tracks)
+    ids, first, counts = _sorted(tracks, columns)
+    order = _match(vehicles, tracks, ids, first, counts)
+    sizes = {name: _numbers(vehicles, name)[order] for name in ("width", "height")}
+    _same_sizes(tracks, vehicles, columns, ids, counts, sizes)
+    classes = [name.lower() for name in vehicles.column("class")]
+    for i, name in enumerate(classes):
         if name not in _CLASSES:
-            raise UserError(f"{files['tracksMeta']}: row {i + 2}: class is {name!r}, expected Car or Truck")
-    about = {name: meta[name][0] for name in ("locationId", "month", "weekDay", "startTime")}
+            vehicles.refuse(i, f"class is {name!r}, expected Car or Truck")
+    about = {name: meta.column(name)[0] for name in ("locationId", "month", "weekDay", "startTime")}
     try:
         return Recording(
             name=prefix.name,
-            upper_marks=_marks(files["recordingMeta"], meta, "upperLaneMarkings"),
-            lower_marks=_marks(files["recordingMeta"], meta, "lowerLaneMarkings"),
+            upper_marks=_marks(meta, "upperLaneMarkings"),
+            lower_marks=_marks(meta, "lowerLaneMarkings"),
             ids=ids,
-            kinds=np.array([KINDS[name] for name in classes]),
-            directions=numbers["drivingDirection"],
-            lengths=numbers["width"],
-            widths=numbers["height"],
+            kinds=np.array([KINDS[classes[i]] for i in order]),
+            directions=_numbers(vehicles, "drivingDirection", whole=True)[order],
+            lengths=sizes["width"],
+            widths=sizes["height"],
             first=first,
             counts=counts,
-            speed_limit=float(_numbers(files["recordingMeta"], meta, "speedLimit")[0]),
-            about={"source": _source(meta), **about},
-            **rows,
+            x=columns["x"],
+            y=columns["y"],
+            vx=columns["xVelocity"],
+            vy=columns["yVelocity"],
+            speed_limit=float(_numbers(meta, "speedLimit")[0]),
+            about={"source": source(meta.column("weekDay")[0]), **about},
         )
-    except UserError as error:
-        raise UserError(f"{files['tracks']}: {error}") from None
+    except Wrong as error:
+        if error.what == "road":
+            meta.refuse(0, str(error))
+        if error.what == "vehicles" and error.at is not None:
+            vehicles.refuse(int(order[error.at]), str(error))
+        if error.at is not None:
+            tracks.refuse(error.at, str(error))
+        raise UserError(f"{tracks.path}: {error}") from None
 
 
-def _source(meta: dict[str, list[str]]) -> str:
+def source(day: str) -> str:
     """Files that we have written say in place of a weekday that their traffic is simulated."""
-    return "simulated" if meta["weekDay"][0] == "simulated" else "highD files"
+    return "simulated" if day == "simulated" else "highD files"
+
+
+def source_of(prefix: str | os.PathLike[str]) -> str:
+    """The source of a recording, from its smallest file alone."""
+    return source(_table(_find(Path(prefix), "recordingMeta"), RECORDING).column("weekDay")[0])
 
 
 def _find(prefix: Path, part: str) -> Path:
@@ -128,17 +157,19 @@ def _read(path: Path) -> str:
             data = file.read(limit + 1)
         if len(data) > limit:
             raise UserError(f"{path} unpacks to more than {limit >> 20} MB, too much for its size, and was not read")
-        return str(data.decode("utf-8-sig"))
+        return str(data.decode("utf-8-sig")).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a text file in UTF-8") from None
     except (OSError, EOFError, lzma.LZMAError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
         raise UserError(f"cannot read {path} (truncated or damaged?): {error}") from None
 
 
-def _header(path: Path, text: str, wanted: tuple[str, ...]) -> list[str]:
-    line = text.partition("\n")[0].strip()
-    if not line:
-        raise UserError(f"{path} is empty: expected a header row with {', '.join(wanted[:4])}, ...")
+def _header(path: Path, number: int, line: str, wanted: tuple[str, ...]) -> list[str]:
+    if line.count(";") > line.count(","):
+        raise UserError(
+            f"{path}: row {number}: the columns are separated by ';'; write ',' between columns, and numbers with a "
+            "decimal point"
+        )
     names = [name.strip() for name in line.split(",")]
     there = set(names)
     missing, extra = [n for n in wanted if n not in there], [n[:40] for n in names if n not in wanted][:10]
@@ -149,138 +180,164 @@ def _header(path: Path, text: str, wanted: tuple[str, ...]) -> list[str]:
             if which
         ]
         raise UserError(
-            f"{path}: row 1: the header {' and '.join(said) or 'names a column twice'}; "
+            f"{path}: row {number}: the header {' and '.join(said) or 'names a column twice'}; "
             f"expected the {len(wanted)} columns {', '.join(wanted)}"
         )
     return names
 
 
-def _table(path: Path, wanted: tuple[str, ...]) -> dict[str, list[str]]:
-    """Columns of a small table, as text."""
-    text = _read(path)
-    names = _header(path, text, wanted)
-    cells = []
-    for number, line in enumerate(text.splitlines()[1:], 2):
-        if not line.strip():
-            continue
-        row = line.split(",")
-        if len(row) != len(names):
-            raise UserError(f"{path}: row {number} has {len(row)} values, expected {len(names)}")
-        cells.append(row)
-    if not cells:
+def _table(path: Path, wanted: tuple[str, ...]) -> _Table:
+    lines = _read(path).split("\n")
+    numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
+    if not numbers:
+        raise UserError(f"{path} is empty: expected a header row with {', '.join(wanted[:4])}, ...")
+    rows = [lines[number - 1] for number in numbers]
+    names = _header(path, numbers[0], rows[0].strip(), wanted)
+    table = _Table(path, names, rows[1:], numbers[1:])
+    if not table.rows:
         raise UserError(f"{path} has no rows below its header")
-    return {name: [row[i].strip() for row in cells] for i, name in enumerate(names)}
+    # Every row has as many values as the header: NumPy would not miss those of columns that it does not read.
+    commas = len(names) - 1
+    for i, row in enumerate(table.rows):
+        if row.count(",") != commas:
+            more = row.count(",") > commas
+            hint = "are there decimal commas? write 1.5, not 1,5" if more else "is it cut off?"
+            raise UserError(
+                f"{path}: row {table.numbers[i]} has {row.count(',') + 1} values, expected {len(names)}; {hint}"
+            )
+    return table
 
 
-def _numbers(path: Path, table: dict[str, list[str]], name: str) -> np.ndarray:
-    values = np.empty(len(table[name]))
-    for i, text in enumerate(table[name]):
-        try:
-            values[i] = float(text)
-        except ValueError:
-            values[i] = np.nan
-        if not np.isfinite(values[i]) or abs(values[i]) > 1e12:
-            raise UserError(f"{path}: row {i + 2}: {name} is {text!r}, expected a number")
+def _numbers(table: _Table, name: str, whole: bool = False) -> np.ndarray:
+    """A column of a small table."""
+    texts = table.column(name)
+    values = np.array([_number(text) for text in texts])
+    _check_column(table, name, values, texts, whole)
     return values
 
 
-def _marks(path: Path, meta: dict[str, list[str]], name: str) -> np.ndarray:
-    text = meta[name][0].strip('" ')
+def _number(text: str) -> float:
     try:
-        return np.array([float(part) for part in text.split(";") if part.strip()])
+        return float(text)
     except ValueError:
-        raise UserError(f"{path}: row 2: {name} is {text!r}, expected numbers separated by ;") from None
+        return np.nan
 
 
-def _tracks(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-    """ids, first frames, counts (n,) and the columns x, y, vx, vy (rows,)."""
-    text = _read(path)
-    names = _header(path, text, TRACKS)
-    wanted = ("id", "frame", "x", "y", "xVelocity", "yVelocity")
-    _check_width(path, text, len(names))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            columns = np.loadtxt(
-                io.StringIO(text),
-                delimiter=",",
-                skiprows=1,
-                usecols=[names.index(name) for name in wanted],
-                ndmin=2,
-                comments=None,
-                unpack=True,
-            )
-    except UserWarning:
-        raise UserError(f"{path} has no rows below its header") from None
-    except (ValueError, OverflowError) as error:
-        raise UserError(f"{path}: not a number where one is expected: {_with_file_row(str(error))}") from None
-    bad = ~np.isfinite(columns).all(axis=0) | (np.abs(columns) > 1e12).any(axis=0)
+def _check_column(table: _Table, name: str, values: np.ndarray, texts: list[str] | None, whole: bool) -> None:
+    bad = ~(np.abs(values) <= 1e12)
+    if whole:
+        bad |= np.where(bad, 0.0, values) % 1.0 != 0.0
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        column = int(np.flatnonzero(~(np.abs(columns[:, row]) <= 1e12))[0])
-        raise UserError(f"{path}: row {row + 2}: {wanted[column]} is {columns[column, row]}, expected a number")
-    ids, frames = columns[0].astype(np.int64), columns[1].astype(np.int64)
+        text = texts[row] if texts is not None else table.rows[row].split(",")[table.names.index(name)].strip()
+        table.refuse(row, f"{name} is {text[:40]!r}, expected a {'whole ' if whole else ''}number")
+
+
+def _marks(meta: _Table, name: str) -> np.ndarray:
+    text = meta.column(name)[0].strip('" ')
+    values = np.array([_number(part) for part in text.split(";") if part.strip()])
+    if not np.isfinite(values).all():
+        meta.refuse(0, f"{name} is {text[:80]!r}, expected numbers separated by ;")
+    return values
+
+
+WHOLE = ("id", "frame")
+USED = (*WHOLE, "x", "y", "width", "height", "xVelocity", "yVelocity")
+"""The columns of the tracks that are read."""
+
+
+def _columns(tracks: _Table) -> dict[str, np.ndarray]:
+    at = [tracks.names.index(name) for name in USED]
+    try:
+        values = np.loadtxt(tracks.rows, delimiter=",", usecols=at, ndmin=2, comments=None, unpack=True)
+    except (ValueError, OverflowError):
+        # Slow, and names the cell.
+        values = np.array([_numbers(tracks, name) for name in USED])
+    columns = dict(zip(USED, values, strict=True))
+    for name, column in columns.items():
+        _check_column(tracks, name, column, None, name in WHOLE)
+    return columns
+
+
+def _sorted(tracks: _Table, columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ids, first frames and counts (n,), after checking that every track is in one piece."""
+    ids, frames = columns["id"].astype(np.int64), columns["frame"].astype(np.int64)
     begins = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
     if len(np.unique(ids[begins])) < len(begins):
         seen: set[int] = set()
         row = next(int(r) for r in begins if int(ids[r]) in seen or seen.add(int(ids[r])))  # type: ignore[func-returns-value]
-        raise UserError(
-            f"{path}: row {row + 2}: vehicle {ids[row]} appears again; the rows must be sorted by id, then frame"
+        tracks.refuse(
+            row,
+            f"vehicle {ids[row]} appears again after other vehicles; sort the rows by id, then frame, or give the "
+            "second vehicle an id of its own, also in the tracksMeta file",
         )
     step = np.diff(frames, prepend=frames[0])
     step[begins] = 1
     if (step != 1).any():
         row = int(np.flatnonzero(step != 1)[0])
-        reasons = {0: "frame appears twice", -1: "frames are not sorted", 1: "track has a gap"}
-        raise UserError(
-            f"{path}: row {row + 2}: the {reasons[int(np.sign(step[row]))]}: vehicle {ids[row]} goes from frame "
-            f"{frames[row - 1]} to {frames[row]}; expected consecutive frames, sorted"
+        reason, remedy = {
+            0: ("frame appears twice", "delete one of the two rows"),
+            -1: ("frames are not sorted", "sort the rows by id, then frame"),
+            1: (
+                "track has a gap",
+                "fill in the missing frames, or give what comes after the gap an id of its own, also in the "
+                "tracksMeta file",
+            ),
+        }[int(np.sign(step[row]))]
+        tracks.refuse(
+            row,
+            f"the {reason}: vehicle {ids[row]} goes from frame {frames[row - 1]} to {frames[row]}; expected "
+            f"consecutive frames, sorted: {remedy}",
         )
-    counts = np.diff(np.append(begins, len(ids)))
-    return ids[begins], frames[begins], counts, dict(zip(("x", "y", "vx", "vy"), columns[2:], strict=True))
+    return ids[begins], frames[begins], np.diff(np.append(begins, len(ids)))
 
 
-def _check_width(path: Path, text: str, width: int) -> None:
-    """Every row has as many values as the header: NumPy would not miss those of columns that it does not read."""
-    rows = text.splitlines()
-    if text.count(",") == len(rows) * (width - 1):
-        return
-    for number, row in enumerate(rows, 1):
-        if row.strip() and row.count(",") != width - 1:
-            raise UserError(f"{path}: row {number} has {row.count(',') + 1} values, expected {width}; is it cut off?")
-
-
-def _with_file_row(message: str) -> str:
-    """NumPy counts rows from 0 (or 1) below the header, people from 1 with it."""
-    match = re.search(r"at row (\d+), column (\d+)", message)
-    if match:
-        return re.sub(r"at row \d+, column \d+\.?", f"in row {int(match[1]) + 2}, column {match[2]}", message)
-    return message[:200]
-
-
-def _match(
-    files: dict[str, Path], vehicles: dict[str, list[str]], ids: np.ndarray, first: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
+def _match(vehicles: _Table, tracks: _Table, ids: np.ndarray, first: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """(n,) row of tracksMeta for each track, after checking that both files tell of the same frames."""
-    path = files["tracksMeta"]
-    listed = _numbers(path, vehicles, "id").astype(np.int64)
+    listed = _numbers(vehicles, "id", whole=True).astype(np.int64)
     where: dict[int, int] = {}
     for i, vehicle in enumerate(listed.tolist()):
         if vehicle in where:
-            raise UserError(f"{path}: row {i + 2}: vehicle {vehicle} is listed twice")
+            vehicles.refuse(i, f"vehicle {vehicle} is listed twice: delete one of the rows")
         where[vehicle] = i
-    missing = [int(i) for i in ids if int(i) not in where]
+    begins = np.cumsum(counts) - counts
+    missing = [i for i, vehicle in enumerate(ids.tolist()) if vehicle not in where]
     absent = sorted(set(where) - set(ids.tolist()))
-    if missing or absent:
-        who, here, there = (missing[0], "tracks", "tracksMeta") if missing else (absent[0], "tracksMeta", "tracks")
-        raise UserError(f"vehicle {who} is in {files[here]} and not in {files[there]}: are they of the same recording?")
+    same = "are they of the same recording?"
+    if missing:
+        number = tracks.numbers[int(begins[missing[0]])]
+        raise UserError(
+            f"vehicle {ids[missing[0]]} is in {tracks.path} (row {number}) and not in {vehicles.path}: {same}"
+        )
+    if absent:
+        number = vehicles.numbers[where[absent[0]]]
+        raise UserError(f"vehicle {absent[0]} is in {vehicles.path} (row {number}) and not in {tracks.path}: {same}")
     order = np.array([where[int(i)] for i in ids])
-    for name, values in (("initialFrame", first), ("numFrames", counts)):
-        told = _numbers(path, vehicles, name)[order]
+    for name, values in (("initialFrame", first), ("finalFrame", first + counts - 1), ("numFrames", counts)):
+        told = _numbers(vehicles, name)[order]
         if (told != values).any():
             k = int(np.flatnonzero(told != values)[0])
-            raise UserError(
-                f"{path}: row {order[k] + 2}: {name} of vehicle {ids[k]} is {told[k]:g}, "
-                f"but {values[k]} by {files['tracks']}"
+            vehicles.refuse(
+                int(order[k]), f"{name} of vehicle {ids[k]} is {told[k]:g}, but {values[k]} by {tracks.path}: {same}"
             )
     return order
+
+
+def _same_sizes(
+    tracks: _Table,
+    vehicles: _Table,
+    columns: dict[str, np.ndarray],
+    ids: np.ndarray,
+    counts: np.ndarray,
+    sizes: dict[str, np.ndarray],
+) -> None:
+    for name, told in sizes.items():
+        apart = np.abs(columns[name] - np.repeat(told, counts)) > SAME_SIZE
+        if apart.any():
+            row = int(np.flatnonzero(apart)[0])
+            k = int(np.searchsorted(np.cumsum(counts), row, side="right"))
+            tracks.refuse(
+                row,
+                f"{name} of vehicle {ids[k]} is {columns[name][row]:g}, but {told[k]:g} by {vehicles.path}: are they "
+                "of the same recording?",
+            )

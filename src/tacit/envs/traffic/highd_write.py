@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.envs.traffic.highd import RECORDING, TRACKS, VEHICLES
 from tacit.envs.traffic.neighbours import Neighbours
-from tacit.envs.traffic.recording import DT, FRAME_RATE, KINDS, UPPER, Ints, Recording
+from tacit.envs.traffic.recording import DT, FRAME_RATE, KINDS, UPPER, Ints, Recording, is_simulated
 from tacit.errors import UserError
 from tacit.storage import atomic_write_bytes
 
@@ -123,7 +123,6 @@ def _vehicles(recording: Recording, around: Neighbours, tracks: dict[str, list[s
 
 
 def _about(recording: Recording, name: str) -> list[str]:
-    simulated = "simulated" in str(recording.about.get("source", ""))
     number = "".join(filter(str.isdigit, name)).lstrip("0") or "0"
     seconds = recording.counts.sum() * DT
     return [
@@ -132,7 +131,7 @@ def _about(recording: Recording, name: str) -> list[str]:
         str(recording.about.get("locationId", 0)),
         f"{recording.speed_limit:g}" if recording.speed_limit < 0 else f"{recording.speed_limit:.2f}",
         str(recording.about.get("month", "01.2000")),
-        "simulated" if simulated else str(recording.about.get("weekDay", "unknown")),
+        "simulated" if is_simulated(recording.about) else str(recording.about.get("weekDay", "unknown")),
         str(recording.about.get("startTime", "00:00")),
         f"{recording.seconds:.2f}",
         f"{np.abs(recording.vx).sum() * DT:.2f}",

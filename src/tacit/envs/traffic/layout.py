@@ -8,6 +8,7 @@ seen within the window of 1000 frames, at the latest min(that frame + 25, last f
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction, height, intersect
 from tacit.envs.traffic.observation import Course, lane_of
-from tacit.envs.traffic.recording import KINDS, LOWER, UPPER, Problem, Recording
+from tacit.envs.traffic.recording import KINDS, LOWER, UPPER, Problem, Recording, is_simulated
 from tacit.errors import UserError
 
 WINDOW = 1000
@@ -186,16 +187,18 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
     if not recordings:
         raise UserError("there is no recording: give a folder with recordings, or none for those of the package")
     roads: list[Road] = []
+    owners: list[int] = []
     tables, previous, slots, counts = [], [], [], []
     found: list[Problems] = []
     rows = frames = vehicles = 0
-    for recording in recordings:
+    for number, recording in enumerate(recordings):
         for way in (UPPER, LOWER):
             chosen = np.flatnonzero(recording.directions == way)
             if len(chosen) == 0:
                 continue
             part = _Part(recording, way, chosen, rules, vehicles)
             roads.append(Road(recording.name, part.marks, part.x_range, frames, len(part.counts)))
+            owners.append(number)
             found.append(part.problems(len(roads) - 1, frames))
             tables.append(part.table)
             previous.append(part.previous + rows)
@@ -212,18 +215,50 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
         slots=np.concatenate([*slots, np.zeros(most, np.int64)]).astype(np.int16),
         starts=starts,
         problems=problems,
-        simulated=any("simulated" in str(r.about.get("source", "simulated")) for r in recordings),
+        simulated=any(is_simulated(r.about) for r in recordings),
     )
-    chosen_problems = problems.subset(_sensible(traffic))
+    sensible = _sensible(traffic)
+    chosen_problems = problems.subset(sensible)
+    # By recording: which have nothing to drive, and why.
+    owner = np.array(owners)
+    posing = set(owner[chosen_problems.part].tolist())
+    idle = {
+        i: f"{recording.name}: {_why(recording, problems.subset(owner[problems.part] == i))}"
+        for i, recording in enumerate(recordings)
+        if i not in posing
+    }
+    if posing and idle:
+        for reason in idle.values():
+            warnings.warn(f"no problem comes from recording {reason}", stacklevel=2)
     if rules.split is not None:
         chosen_problems = chosen_problems.subset(_split(traffic, chosen_problems, rules))
     if len(chosen_problems) == 0:
-        names = ", ".join(sorted({r.name for r in recordings})[:5])
-        raise UserError(
-            f"the recordings ({names}) pose no problem: none has a car that stays in sight for {SHORTEST} frames "
-            "from the start of a window on; use longer recordings" + (" or no split" if rules.split else "")
-        )
+        if posing:
+            raise UserError(
+                f"the recordings are too short for split={rules.split!r}: no problem is left on that side; use longer "
+                "recordings, or no split"
+            )
+        raise UserError("the recordings pose no problem: " + "; ".join(list(idle.values())[:5]))
     return replace(traffic, problems=chosen_problems)
+
+
+def _why(recording: Recording, problems: Problems) -> str:
+    """Why a recording has none of the problems left that it posed."""
+    if recording.problems:
+        return "its planning problems start in a collision, off the road or beyond its ends"
+    if not (recording.kinds == KINDS["car"]).any():
+        return "there is no car in it, only other vehicles, and the ego takes the place of a car"
+    if len(problems) == 0:
+        return (
+            f"none of its cars is in sight for {SHORTEST} frames from a frame on at which problems start (every "
+            f"{STRIDE} frames); use longer recordings"
+        )
+    if (problems.steps < 1).all():
+        return (
+            "there is no other vehicle on the carriageway while its cars drive, and time is out when the last other "
+            "vehicle is gone; at least two vehicles are needed"
+        )
+    return "its cars start in a collision or off the road"
 
 
 class _Part:

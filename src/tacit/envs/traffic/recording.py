@@ -29,6 +29,10 @@ MAX_SPEED = 90.0
 MAX_FRAMES = 2_000_000
 """22 hours. There is an entry for every frame, also for those without a vehicle."""
 MAX_LENGTH, MAX_WIDTH = 40.0, 6.0
+BACKWARDS = -2.0
+"""m/s against its driving direction that a vehicle may show."""
+BESIDE = 2.0
+"""Metres that the centre of a vehicle may be beyond the outermost markings: the road is extended by as much."""
 SECTION = 420.0
 """Metres of road that a highD camera sees."""
 MARGIN = 40.0
@@ -162,6 +166,22 @@ class Recording:
     __hash__ = None  # type: ignore[assignment]
 
 
+UNSAID = "simulated"
+"""The source of a recording that does not say one: nobody shall take it for human driving by mistake."""
+
+
+def is_simulated(about: Mapping[str, Any]) -> bool:
+    return "simulated" in str(about.get("source", UNSAID))
+
+
+class Wrong(UserError):
+    """What `check` found, and where: a row of the tracks, an entry of the vehicles, or the road ("tracks"...)."""
+
+    def __init__(self, text: str, what: str = "", at: int | None = None) -> None:
+        super().__init__(text)
+        self.what, self.at = what, at
+
+
 ARRAYS = (
     *("upper_marks", "lower_marks", "ids", "kinds", "directions", "lengths", "widths", "first", "counts"),
     *("x", "y", "vx", "vy"),
@@ -172,8 +192,8 @@ def check(recording: Recording) -> None:
     """UserError, naming the recording and the vehicle, for what no highway can produce."""
     name = recording.name
 
-    def refuse(text: str) -> None:
-        raise UserError(f"recording {name}: {text}")
+    def refuse(text: str, what: str = "", at: int | None = None) -> None:
+        raise Wrong(f"recording {name}: {text}", what, at)
 
     n, rows = len(recording.ids), len(recording.x)
     if n == 0 or rows == 0:
@@ -189,11 +209,12 @@ def check(recording: Recording) -> None:
             refuse(f"{key} has shape {values.shape}, expected ({rows},)")
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values))[0])
-            refuse(f"{key} of {_where(recording, row)} is {values[row]}, not a number")
+            refuse(f"{key} of {_where(recording, row)} is {values[row]}, not a number", "tracks", row)
     if len(np.unique(recording.ids)) < n or recording.ids.min() < 1:
         refuse("the ids of the vehicles must be positive and all different")
     if recording.first.min() < 1:
-        refuse(f"frames are counted from 1, vehicle {recording.ids[recording.first.argmin()]} starts earlier")
+        at = int(recording.first.argmin())
+        refuse(f"frames are counted from 1, vehicle {recording.ids[at]} starts earlier", "vehicles", at)
     if int((recording.first + recording.counts).max()) > MAX_FRAMES:
         refuse(f"it goes on until frame {recording.last_frame}; frames are counted from 1, at most to {MAX_FRAMES}")
     for key, largest in (("lengths", MAX_LENGTH), ("widths", MAX_WIDTH)):
@@ -203,12 +224,16 @@ def check(recording: Recording) -> None:
             i = int(np.flatnonzero(wrong)[0])
             refuse(
                 f"vehicle {recording.ids[i]} has {key[:-1]} {values[i]:g}, expected 0 to {largest:g} metres: "
-                "are the units metres?"
+                "are the units metres?",
+                "vehicles",
+                i,
             )
     if not np.isin(recording.kinds, list(KINDS.values())).all():
         refuse(f"a vehicle is one of {', '.join(KINDS)}")
     _check_road(recording, refuse)
     _check_motion(recording, refuse)
+    if not recording.problems:  # scenarios may have parked vehicles beside the road
+        _check_place(recording, refuse)
 
 
 def _check_road(recording: Recording, refuse: Any) -> None:
@@ -216,13 +241,20 @@ def _check_road(recording: Recording, refuse: Any) -> None:
         marks = recording.marks(direction)
         used = (recording.directions == direction).any()
         if marks.ndim != 1 or (used and len(marks) < 2) or len(marks) == 1:
-            refuse(f"the {label} carriageway has {marks.size} lane markings; at least 2 are needed")
+            refuse(f"the {label} carriageway has {marks.size} lane markings; at least 2 are needed", "road")
         if not np.isfinite(marks).all() or (np.diff(marks) < 1.0).any() or (np.diff(marks) > 20.0).any():
-            refuse(f"the {label} lane markings {marks.tolist()} must ascend by a lane's width (1 to 20 metres)")
-    if not np.isin(recording.directions, (UPPER, LOWER)).all():
-        refuse("the driving direction is 1 (upper carriageway) or 2 (lower)")
+            refuse(f"the {label} lane markings {marks.tolist()} must ascend by a lane's width (1 to 20 metres)", "road")
+    known = np.isin(recording.directions, (UPPER, LOWER))
+    if not known.all():
+        at = int(np.flatnonzero(~known)[0])
+        refuse(
+            f"the driving direction of vehicle {recording.ids[at]} is {recording.directions[at]}, "
+            "expected 1 (upper carriageway) or 2 (lower)",
+            "vehicles",
+            at,
+        )
     if not np.isfinite(recording.speed_limit) or not -1 <= recording.speed_limit <= MAX_SPEED:
-        refuse(f"the speed limit is in m/s, or -1 for none, not {recording.speed_limit:g}")
+        refuse(f"the speed limit is in m/s, or -1 for none, not {recording.speed_limit:g}", "road")
 
 
 def _check_motion(recording: Recording, refuse: Any) -> None:
@@ -231,7 +263,20 @@ def _check_motion(recording: Recording, refuse: Any) -> None:
         row = int(np.flatnonzero(fast)[0])
         refuse(
             f"{_where(recording, row)} moves at {np.hypot(recording.vx[row], recording.vy[row]):.0f} m/s, more than "
-            f"{MAX_SPEED:g}: are the velocities in km/h or pixels?"
+            f"{MAX_SPEED:g}: are the velocities in km/h or pixels?",
+            "tracks",
+            row,
+        )
+    ahead = np.where(recording.directions[recording.vehicle] == UPPER, -recording.vx, recording.vx)
+    # A car that stands may seem to creep backwards.
+    if (ahead < BACKWARDS).any():
+        row = int(ahead.argmin())
+        refuse(
+            f"{_where(recording, row)} has velocity {recording.vx[row]:g} m/s in x, against its driving direction "
+            f"{recording.directions[recording.vehicle[row]]} (1 drives towards -x, 2 towards +x): is the sign, or the "
+            "direction, wrong?",
+            "tracks",
+            row,
         )
     # Positions and velocities must tell the same story, or the units or the frame rate are not what they should be.
     inside = np.ones(len(recording.x), bool)
@@ -247,10 +292,62 @@ def _check_motion(recording: Recording, refuse: Any) -> None:
             f"the vehicles move {way / len(after) / DT:.1f} m/s by their positions and {told / len(after) / DT:.1f} "
             "m/s by their velocities: expected metres, metres a second and 25 frames a second"
         )
-    jump = np.abs(moved - expected) > 3.0
+    _check_steps(recording, refuse, after, "x", moved, expected, 3.0)
+
+
+def _check_steps(
+    recording: Recording, refuse: Any, after: Ints, axis: str, moved: Floats, expected: Floats, most: float
+) -> None:
+    """How far the vehicles move from frame to frame, by their positions and by their velocities; rows `after`."""
+    jump = np.abs(moved - expected) > most
     if jump.any():
-        row = int(after[np.flatnonzero(jump)[0]])
-        refuse(f"{_where(recording, row)} jumps by {abs(moved[np.flatnonzero(jump)[0]]):.1f} m within one frame")
+        k = int(np.flatnonzero(jump)[0])
+        row = int(after[k])
+        refuse(
+            f"{_where(recording, row)} jumps by {abs(moved[k]):.1f} m in {axis} within one frame, where its velocity "
+            f"leads {abs(expected[k]):.1f} m: is a position wrong, or did another vehicle get its id?",
+            "tracks",
+            row,
+        )
+    # Over whole tracks the rounding to centimetres hardly matters, and signs do.
+    whose = recording.vehicle[after]
+    way, told = (np.bincount(whose, values, len(recording)) for values in (moved, expected))
+    apart, most_of = np.abs(way - told).sum(), max(np.abs(way).sum(), np.abs(told).sum())
+    if apart > 0.25 * most_of + 0.1 * len(recording):
+        worst = int(np.abs(way - told).argmax())
+        refuse(
+            f"{axis} and {axis}Velocity contradict each other: vehicle {recording.ids[worst]} moves {way[worst]:.2f} m "
+            f"by its positions and {told[worst]:.2f} m by its velocities (all vehicles differ by {apart:.1f} m of "
+            f"{most_of:.1f}): is a sign or a unit wrong?",
+            "tracks",
+            int(recording.offsets[worst]),
+        )
+
+
+def _check_place(recording: Recording, refuse: Any) -> None:
+    """Lateral motion, and centres on their own carriageway."""
+    inside = np.ones(len(recording.x), bool)
+    inside[recording.offsets] = False
+    after = np.flatnonzero(inside)
+    moved = np.diff(recording.y)[after - 1]
+    expected = 0.5 * DT * (recording.vy[after] + recording.vy[after - 1])
+    _check_steps(recording, refuse, after, "y", moved, expected, 1.0)
+    centre = recording.y + 0.5 * recording.widths[recording.vehicle]
+    for direction, label in ((UPPER, "upper"), (LOWER, "lower")):
+        marks = recording.marks(direction)
+        if len(marks) == 0:
+            continue
+        outside = (centre < marks[0] - BESIDE) | (centre > marks[-1] + BESIDE)
+        outside &= recording.directions[recording.vehicle] == direction
+        if outside.any():
+            row = int(np.flatnonzero(outside)[0])
+            refuse(
+                f"the centre of {_where(recording, row)} is at y = {centre[row]:.2f}, over {BESIDE:g} m beside the "
+                f"{label} carriageway, whose markings go from {marks[0]:g} to {marks[-1]:g}: are the markings, or the "
+                "driving direction, of another recording?",
+                "tracks",
+                row,
+            )
 
 
 def _where(recording: Recording, row: int) -> str:
