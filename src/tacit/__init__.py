@@ -2,6 +2,7 @@
 
     import gymnasium, tacit                                   # registers tacit/Gridworld-v0 and the others
     from tacit import MDP, solve                              # the exact method on any finite MDP
+    learned = tacit.learn("tacit/Pendulum-v0")                # the deep method on any environment
 
 Importing this package registers the environments and does nothing else; the names below load their module when used.
 """
@@ -27,12 +28,14 @@ _MODULE_OF = {
     "ShieldWrapper": "tacit.envs.wrappers",
     "VectorCostWrapper": "tacit.envs.wrappers",
     "Run": "tacit.run",
+    "Learned": "tacit.launch",
+    "learn": "tacit.launch",
     "UserError": "tacit.errors",
     "RunFailed": "tacit.errors",
 }
 
 __all__ = ["MDP", "Demonstrations", "GridworldSpec", "Run", "RunFailed", "Solution", "Trajectory", "UserError"]
-__all__ += ["__version__", "envs", "make_spec", "solve"]
+__all__ += ["Learned", "__version__", "envs", "learn", "make_spec", "solve"]
 __all__ += ["CostWrapper", "LearnedCost", "ShieldWrapper", "VectorCostWrapper", "load_cost"]
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from tacit.envs.gridworld import GridworldSpec, make_spec
     from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper
     from tacit.errors import RunFailed, UserError
+    from tacit.launch import Learned, learn
     from tacit.run import Run
     from tacit.tabular import MDP, Solution, solve
 

@@ -3,6 +3,8 @@
     run, demos = start_run("expert", "tacit/Ant-v0", seed=1, settings={"total_steps": 100_000})
     summary = execute(run, demos)
 
+    learned = learn("tacit/Pendulum-v0", total_steps=100_000)          # the same for Python, as `tacit.learn`
+
 Nothing is written before everything has been checked. The folder is named after the resolved settings (see run.py), so
 that asking again finds a finished run, or goes on with an interrupted one.
 """
@@ -24,7 +26,10 @@ from tacit.inverse.registry import find, make_config
 from tacit.run import SCHEMA, Run, run_name
 
 if TYPE_CHECKING:
+    from tacit.cost import LearnedCost
+    from tacit.cost_table import TableCost
     from tacit.demos import Demonstrations
+    from tacit.policy import Policy
 
 Say = Callable[[str], None]
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -32,6 +37,81 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A finished run, for Python."""
+
+    run: Run
+    summary: dict[str, Any]
+    """What summary.json holds: the table of what agents do, boundaries, quality of the cost."""
+
+    @property
+    def path(self) -> Path:
+        """The run folder, for every command that takes a RUN."""
+        return self.run.path
+
+    @property
+    def cost(self) -> LearnedCost | TableCost:
+        """The cost that drove the policy: cost(obs) -> (n,), see tacit.cost."""
+        from tacit.cost import load_cost
+
+        return load_cost(self.run)
+
+    @property
+    def map(self) -> LearnedCost | TableCost:
+        """The constraint map, an additive cost to read; UserError for methods that have none."""
+        from tacit.cost import load_cost
+
+        return load_cost(self.run, "map")
+
+    @property
+    def policy(self) -> Policy:
+        """The last policy: policy.act(obs, rng) -> actions. UserError for exact runs, whose policy is a table."""
+        from tacit.policy import Policy
+
+        return Policy.from_arrays(*self.run.load_model("policy"))
+
+    def report(self, file: str | os.PathLike[str] | None = None) -> Path:
+        """The HTML page about the run, written into its folder unless a file is named; its path."""
+        from tacit.report import write_report
+
+        return Path(write_report([self.run], self.path / "report.html" if file is None else file))
+
+
+def learn(
+    env: str,
+    demos: str | os.PathLike[str] | Demonstrations | None = None,
+    algo: str = "mce",
+    preset: str | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] = "runs",
+    env_kwargs: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Learned:
+    """Learn a cost and a policy from demonstrations: what `tacit learn ALGO ENV` does, with the same run folder.
+
+    `env` is a registered id, or "module:Name-v0"; `env_kwargs` are its options. `demos` is a file, `Demonstrations`, or
+    nothing for those that come with Tacit. `preset` is the algorithm's own unless named ("reference" for mce), and
+    `settings` go on top of it. Called again it finds the finished run, or goes on with an interrupted one.
+    """
+    algorithm = find(algo)
+    if not algorithm.learns:
+        raise UserError(f"{algo} does not learn from demonstrations: use `tacit {algo}`")
+    given = os.fspath(demos) if isinstance(demos, os.PathLike) else demos
+    run, data = start_run(
+        algo,
+        env,
+        out=os.fspath(out),
+        env_kwargs=env_kwargs,
+        seed=seed,
+        preset=preset,
+        settings=settings,
+        demos=given,
+        say=lambda text: print(text.replace("--demos", "demos"), file=sys.stderr),
+    )
+    return Learned(run, execute(run, data))
 
 
 def start_run(
@@ -98,7 +178,7 @@ def resolve(
     seed: int = 0,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    demos: str | None = None,
+    demos: str | Demonstrations | None = None,
     say: Say = to_stderr,
 ) -> tuple[dict[str, Any], Demonstrations | None]:
     """(what `Run.start` wants to know, demonstrations); UserError for what cannot work. Nothing is written.
@@ -112,7 +192,7 @@ def resolve(
     if algorithm.learns and (algorithm.needs_demos or demos is not None or _demonstrated(env)):
         given, data, path = prepare(env, given, demos, seed, say)
     elif demos is not None:
-        raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {demos}")
+        raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {_called(demos)}")
     else:
         given, data, path = resolve_env(env, given), None, None
     algorithm.check(env, given, config, data)
@@ -134,7 +214,7 @@ def _demonstrated(env: str) -> bool:
 
 
 def prepare(
-    env: str, given: Mapping[str, Any], demos: str | None, seed: int, say: Say
+    env: str, given: Mapping[str, Any], demos: str | Demonstrations | None, seed: int, say: Say
 ) -> tuple[dict[str, Any], Demonstrations, str | None]:
     """(complete options of the environment, demonstrations, their file).
 
@@ -150,7 +230,8 @@ def prepare(
     if demos is None:
         env_kwargs = resolve_env(env, given)
         return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
-    data = demonstrations.load(demos)
+    data, path = (demonstrations.load(demos), demos) if isinstance(demos, str) else (demos, None)
+    demos = _called(demos)
     made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
     # module:Name-v0 and Name-v0 are the same environment: the module only says where it is registered.
     if made_in is not None and made_in.rpartition(":")[2] != env.rpartition(":")[2]:
@@ -168,7 +249,12 @@ def prepare(
             f"`tacit expert {env} --recordings DIR` makes demonstrations there, for --demos"
         )
     demonstrations.validate(data, gridworld(env, env_kwargs) or make_vec(env, 1, **env_kwargs))
-    return env_kwargs, data, demos
+    return env_kwargs, data, path
+
+
+def _called(demos: str | Demonstrations) -> str:
+    """In messages."""
+    return demos if isinstance(demos, str) else f"Demonstrations of {len(demos)} episodes"
 
 
 def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
