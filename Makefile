@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test test-all test-hard test-sb3 audit lint docs bench results recordings lock clean
+.PHONY: help demo setup test test-all test-hard test-sb3 test-commonroad audit lint docs bench results recordings lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,13 @@ test-sb3:  ## what needs Stable-Baselines3 and torch, in an environment of its o
 	.venv-sb3/bin/python -m pytest tests/test_sb3.py
 	.venv-sb3/bin/python -m pytest tests/test_docs.py -k "sb3"
 
+# It pins an older commonroad-io.
+test-commonroad:  ## the traffic's geometry against commonroad-drivability-checker, in an environment of its own
+	test -x .venv-commonroad/bin/python || $(PYTHON) -m venv .venv-commonroad
+	.venv-commonroad/bin/python -m pip --disable-pip-version-check install -q -e '.[commonroad]' pytest hypothesis
+	.venv-commonroad/bin/python -c 'import commonroad_dc.pycrcc'
+	.venv-commonroad/bin/python -m pytest tests/test_traffic_geometry.py -k commonroad
+
 audit: $(VENV)/.dev  ## lock files against pyproject.toml, and known vulnerabilities of what they pin (needs a network)
 	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
 	  .venv-audit/bin/python -m pip --disable-pip-version-check install -q pip-audit; } \
@@ -57,10 +64,14 @@ results: $(VENV)/.dev  ## measure the results that are committed under results/ 
 	$(BIN)/python -m benchmarks exact --out results/bench-exact.json
 
 recordings:  ## simulate the shipped traffic recordings again, with SUMO in an environment of its own (minutes)
-	$(PYTHON) -m venv .venv-recordings
+	test -x .venv-recordings/bin/python || $(PYTHON) -m venv .venv-recordings
 	.venv-recordings/bin/python -m pip --disable-pip-version-check install -q '.[recordings]'
-	.venv-recordings/bin/python -m tacit.envs.traffic.sumo --out src/tacit/envs/traffic/data
-	cd src/tacit/envs/traffic/data && sha256sum --check SHA256SUMS
+	rm -rf build/recordings && mkdir -p build/recordings
+	.venv-recordings/bin/python -m tacit.envs.traffic.sumo --out build/recordings
+	cp src/tacit/envs/traffic/data/SHA256SUMS build/recordings/
+	@cd build/recordings && sha256sum --check SHA256SUMS || { echo "the recordings came out differently: they are in \
+	build/recordings, and nothing was replaced" >&2; exit 1; }
+	cp build/recordings/*.traffic.npz src/tacit/envs/traffic/data/
 
 bench: $(VENV)/.dev  ## speed and scale, printed as ratios
 	$(BIN)/python -m benchmarks
@@ -72,7 +83,7 @@ lock:  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 -q --upgrade -o requirements/dev.lock
 
 clean:  ## remove the environment and caches (runs are kept)
-	rm -rf $(VENV) .venv-sb3 build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-sb3 .venv-commonroad .venv-recordings build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from hypothesis import strategies as st
 from tacit.envs.traffic import highd_write
 from tacit.envs.traffic.commonroad import load as load_xml
 from tacit.envs.traffic.files import load
-from tacit.envs.traffic.layout import build
+from tacit.envs.traffic.layout import Rules, build
 from tacit.envs.traffic.recording import KINDS
+from tacit.envs.traffic.statistics import summary
 from tacit.errors import UserError
 
 
@@ -119,6 +122,11 @@ def test_a_turned_scenario_is_the_same(tmp_path: Path) -> None:
         (scenario(TRAFFIC + PROBLEM), "no <lanelet>"),
         (scenario().replace("<x>170</x>", "<x>nan</x>"), "goal: x is 'nan'"),
         (scenario().replace("<time><exact>7</exact>", "<time><exact>9</exact>", 1), "consecutive steps"),
+        (
+            scenario(ROAD + TRAFFIC + obstacle(12, 300.0, -21.0, -30.0, 50) + PROBLEM),
+            "obstacle 12 drives against the direction of the lanes",
+        ),
+        (scenario().replace("trajectory>", "occupancySet>"), "obstacle 10: its motion is an <occupancySet>"),
         (scenario()[:-30], "not valid XML"),
         (scenario().replace("<length>4.5</length>", "<length>400</length>", 1), "are the units metres"),
         ("<osm></osm>", "expected a <commonRoad>"),
@@ -149,6 +157,42 @@ def test_mangled_xml_never_crashes(tmp_path_factory: pytest.TempPathFactory, dat
     shutil.rmtree(folder)
 
 
+def test_a_scenario_far_from_the_origin_is_as_exact(tmp_path: Path) -> None:
+    import re
+
+    def far(match: re.Match[str]) -> str:
+        offset = {"x": 4_500_000.25, "y": 5_400_000.5}[match[1]]
+        return f"<{match[1]}>{float(match[2]) + offset!r}</{match[1]}>"
+
+    plain = build([load_xml(write_xml(tmp_path, scenario()))])
+    moved = build([load_xml(write_xml(tmp_path, re.sub(r"<(x|y)>([-\d.e]+)</\1>", far, scenario())))])
+    begin = [traffic.roads[0].x_range[0] for traffic in (plain, moved)]
+    for name in ("x", "goal_x"):
+        a, b = (getattr(t.problems, name) - start for t, start in zip((plain, moved), begin, strict=True))
+        assert b == pytest.approx(a, abs=1e-3)
+    rows = slice(0, int(plain.starts[-1]))
+    assert moved.table[0, rows] - begin[1] == pytest.approx(plain.table[0, rows] - begin[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("options", [{"corner": True}, {"goal": "lane"}, {"ego": "window"}])
+def test_options_that_mean_nothing_for_a_scenario(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(options))}=.* means nothing for scene: CommonRoad"):
+        build([load_xml(write_xml(tmp_path, scenario()))], Rules(**options))
+
+
+@pytest.mark.filterwarnings("default:.*no goals and no road edges")
+def test_a_scenario_is_exported_without_its_goals(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = write_xml(tmp_path, scenario())
+    done = cli("traffic", "export", path, "--out", tmp_path / "csv")
+    assert done.status == 0, done.stderr
+    assert "no goals and no road edges" in done.stderr
+    plain, found = load(path), load(tmp_path / "csv" / "scene")
+    assert found.lower_marks == pytest.approx(plain.lower_marks)
+    assert found.x == pytest.approx(plain.x + 40.0, abs=0.006)
+    assert not found.problems
+    assert len(build([found]).problems) > 0
+
+
 def test_static_obstacles_stand(tmp_path: Path) -> None:
     block = (
         '<staticObstacle id="20"><type>parkedVehicle</type>'
@@ -157,6 +201,9 @@ def test_static_obstacles_stand(tmp_path: Path) -> None:
     )
     found = load(write_xml(tmp_path, scenario(ROAD + TRAFFIC + block + PROBLEM)))
     assert found.kinds.tolist()[-1] == KINDS["static"]
+    assert {"cars", "trucks", "static obstacles"} <= set(summary(found))
+    buses = load(write_xml(tmp_path, scenario().replace("<type>truck", "<type>bus")))
+    assert summary(buses)["buses"] == 1
     assert (found.vx[-10:] == 0).all()
     with pytest.raises(UserError, match="cars and trucks only"):
         highd_write.save(found, tmp_path)

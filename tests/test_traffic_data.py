@@ -238,12 +238,28 @@ def test_show_lists_and_shows(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert cli("traffic", "show", "sim01", "--json").json()["seconds"] == 600
     assert cli("traffic", "show", "sim01", "--picture", tmp_path / "x.png", "--second", "9999").status == 2
     assert cli("traffic", "show", "nothing").status == 2
+    for option, value in (("second", "nan"), ("second", "-5"), ("seconds", "nan"), ("seconds", "inf"), ("seconds", -1)):
+        wrong = cli("traffic", "show", "sim01", "--film", film, f"--{option}", value)
+        assert wrong.status == 2
+        assert f"--{option} is" in wrong.stderr
+    highd_write.save(random_recording(3), tmp_path / "csv", "01")
+    short = cli("traffic", "show", tmp_path / "csv" / "01", "--picture", picture)
+    assert short.status == 0, short.stderr  # of a recording that does not last a minute
+    folder = cli("traffic", "show", tmp_path / "csv", "--json").json()
+    assert [about["name"] for about in folder] == ["01"]
     assert cli("traffic", "show", "--picture", picture).status == 2
 
 
 def test_export_writes_what_can_be_read(cli: Callable[..., Any], tmp_path: Path) -> None:
     done = cli("traffic", "export", "sim01", "--out", tmp_path, "--name", "01", "--compression", "gz")
     assert done.status == 0, done.stderr
+    evil = cli("traffic", "export", "sim01", "--out", tmp_path / "in", "--name", "../evil")
+    assert evil.status == 2
+    assert "no plain name" in evil.stderr
+    assert not list(tmp_path.glob("evil*"))
+    file = cli("traffic", "export", "sim01", "--out", tmp_path / "01_tracks.csv.gz")
+    assert file.status == 2
+    assert "is a file; recordings are written into a folder" in file.stderr
     own = compact.load(compact.shipped()[0])
     found = load(tmp_path / "01_tracks.csv.gz")
     assert (found.x == own.x).all()

@@ -352,6 +352,17 @@ def test_wrong_input_is_refused(traffic: layout.Traffic) -> None:
             env.step(actions)
     with pytest.raises(UserError, match="problem"):
         env.reset(options={"problem": np.array([0, 10_000])})
+    with pytest.raises(UserError, match="one number, or 2"):
+        env.reset(options={"problem": [0, 1, 0]})
+    for wrong in (1.5, "7", [0, 1.5], -1):
+        with pytest.raises(UserError, match="a seed is a whole number"):
+            env.reset(seed=wrong)  # type: ignore[arg-type]
+    for wrong in (1.5, -1):
+        with pytest.raises(UserError, match="a seed is a whole number"):
+            TrafficEnv(traffic=traffic).reset(seed=wrong)  # type: ignore[arg-type]
+    for count in ({"num_envs": 2.5}, {"max_episode_steps": 2.5}):
+        with pytest.raises(UserError, match="is a whole number, at least 1"):
+            TrafficVectorEnv(**{"num_envs": 2, "traffic": traffic, **count})
     cut = TrafficVectorEnv(2, traffic=traffic, max_episode_steps=3)
     cut.reset(seed=0)
     assert [cut.step(np.zeros((2, 2)))[3].any() for _ in range(3)] == [False, False, True]

@@ -7,14 +7,16 @@ Examples:
   tacit traffic show                                    the recordings that come with the package
   tacit traffic show sim03 --picture road.png --second 60
   tacit traffic show highD/03_tracks.csv --film road.mp4 --seconds 20
-  tacit traffic export sim03 --out csv/                 as 03_tracks.csv and so on
+  tacit traffic export sim03 --out csv/                 csv/sim03_tracks.csv and so on; other names with --name
   tacit traffic validate                                the package's recordings against published numbers
   tacit traffic validate highD/03                       format, overlaps; numbers beside those published
 """
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +38,7 @@ def show(
     /,
     *,
     picture: str | None = None,
-    second: float = 60.0,
+    second: float | None = None,
     film: str | None = None,
     seconds: float = 20.0,
     json: bool = False,
@@ -44,21 +46,34 @@ def show(
     """What is in a recording, and a picture or film of it.
 
     Args:
-        file: Recording; without it, a list of those that come with the package.
+        file: Recording, or a folder, whose recordings are listed; without it, those that come with the package.
         picture: Write a picture, something.png.
-        second: When the picture is taken, and the film begins.
+        second: When the picture is taken, and the film begins; by default after a minute, earlier in shorter ones.
         film: Write a film, something.mp4 or .gif.
         seconds: How long the film is.
         json: Print JSON.
     """
+    from tacit.envs.traffic import compact
+    from tacit.envs.traffic.files import find
     from tacit.envs.traffic.statistics import summary
 
     if file is None:
         if picture or film:
             raise UserError("say which recording: tacit traffic show FILE --picture ...")
-        return _list(json)
+        return _list(compact.shipped(), json)
+    if Path(file).is_dir():
+        if picture or film:
+            raise UserError(f"{file} is a folder: name one of its recordings for a picture or film")
+        return _list(find(file), json)
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise UserError(f"--seconds is how long the film is, more than 0, not {seconds:g}")
+    if second is not None and (not math.isfinite(second) or second < 0):
+        raise UserError(f"--second is a moment of the recording, counted from 0, not {second:g}")
     recording = _load(file)
     about = summary(recording)
+    if second is None:
+        # A film of the last moment would have one picture.
+        second = min(60.0, 0.5 * recording.seconds)
     if picture:
         from tacit.envs.traffic.render import save_picture
 
@@ -89,7 +104,8 @@ def export(
     Args:
         file: Recording.
         out: Folder to write to.
-        name: What the files' names begin with; the recording's own by default.
+        name: What the files' names begin with: NAME_tracks.csv, NAME_tracksMeta.csv, NAME_recordingMeta.csv; the
+            recording's own name by default.
         compression: gz, xz, or nothing.
         json: Print JSON.
     """
@@ -138,11 +154,11 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
         raise RunFailed(f"out of the accepted range in {names}: {'; '.join(wrong)}")
 
 
-def _list(json: bool) -> None:
-    from tacit.envs.traffic import compact
+def _list(files: Sequence[Path], json: bool) -> None:
+    from tacit.envs.traffic.files import load
     from tacit.envs.traffic.statistics import summary
 
-    found = [summary(compact.load(path)) for path in compact.shipped()]
+    found = [summary(load(path)) for path in files]
     if json:
         return print_json(found)
     table = new_table("recording", "seconds", "cars", "trucks", "lanes", "limit, m/s", "source")

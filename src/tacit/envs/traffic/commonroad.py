@@ -2,7 +2,8 @@
 
 Lanelets, obstacles and planning problems are read with the standard library. The scenario is turned so that the lanes
 run along +x; a road that bends, or lanes that are not parallel, are refused, because the simulator's closed forms hold
-for straight roads only. All traffic must drive the same way (as in scenarios made from one carriageway).
+for straight roads only. All traffic must drive the same way (as in scenarios made from one carriageway). Scenarios far
+from the origin (UTM coordinates) are moved near it by whole kilometres, because the simulator's tables are in float32.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.envs.traffic.recording import DT, KINDS, LOWER, Problem, Recording
+from tacit.envs.traffic.recording import BACKWARDS, DT, KINDS, LOWER, Problem, Recording
 from tacit.errors import UserError
 from tacit.storage import read_bytes
 
@@ -116,15 +117,16 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
 
 
 class _Turn:
-    """A rotation by -angle about the origin."""
+    """A rotation by -angle about the origin, then a shift."""
 
     def __init__(self, angle: float) -> None:
         self.angle, self.c, self.s = angle, math.cos(angle), math.sin(angle)
+        self.shift = np.zeros(2)
 
     def __call__(self, xy: np.ndarray) -> np.ndarray:
         """(..., 2) turned points."""
         x, y = xy[..., 0], xy[..., 1]
-        return np.stack([x * self.c + y * self.s, y * self.c - x * self.s], axis=-1)
+        return np.stack([x * self.c + y * self.s, y * self.c - x * self.s], axis=-1) - self.shift
 
 
 def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
@@ -141,6 +143,7 @@ def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
             bounds.append((node.get("id"), side, points))
     way = bounds[0][2][-1] - bounds[0][2][0]
     turn = _Turn(math.atan2(way[1], way[0]))
+    turn.shift = 1000.0 * np.round(turn(np.concatenate([points for *_, points in bounds])).mean(axis=0) / 1000.0)
     heights: list[float] = []
     low, high = math.inf, -math.inf
     for number, side, points in bounds:
@@ -186,6 +189,8 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[
         box = {"length": c * size["length"] + s * size["width"], "width": s * size["length"] + c * size["width"]}
         states = np.tile([*place, 0.0, 0.0], (frames, 1))
         return {"kind": "static", "first": 0, "states": states, **box}
+    if node.find("occupancySet") is not None:
+        raise UserError(f"{name}: its motion is an <occupancySet>; only a <trajectory> of exact states can be read")
     moments = [_state(state, name) for state in (first, *node.findall("trajectory/state"))]
     times = [moment[0] for moment in moments]
     for before, after in pairwise(times):
@@ -197,6 +202,11 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[
     xy = turn(values[:, :2])
     yaw, speed = values[:, 2] - turn.angle, values[:, 3]
     states = np.column_stack([xy, speed * np.cos(yaw), speed * np.sin(yaw)])
+    if states[:, 2].min() < BACKWARDS:
+        raise UserError(
+            f"{name} drives against the direction of the lanes ({states[:, 2].min():.1f} m/s along them): scenarios "
+            "with oncoming traffic cannot be driven here"
+        )
     return {"kind": kind, "first": times[0], "states": states, **size}
 
 

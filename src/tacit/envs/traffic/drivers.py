@@ -40,4 +40,15 @@ def throttle(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.tile([0.5, 0.0], (len(obs), 1))
 
 
-DRIVERS: dict[str, Driver] = {"coast": coast, "to-goal": to_goal, "random": uniform, "throttle": throttle}
+def full_throttle(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Full throttle, straight on."""
+    return np.tile([1.0, 0.0], (len(obs), 1))
+
+
+DRIVERS: dict[str, Driver] = {
+    "coast": coast,
+    "to-goal": to_goal,
+    "random": uniform,
+    "throttle": throttle,
+    "full-throttle": full_throttle,
+}

@@ -167,10 +167,11 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, not {num_envs}")
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise UserError(f"max_episode_steps must be at least 1, not {max_episode_steps}")
+        for name, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
+            if value is None and name == "max_episode_steps":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise UserError(f"{name} is a whole number, at least 1, not {value!r}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.rule = self.task = _rule(constraint)
@@ -278,7 +279,10 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if problems is None:
             chosen = np.array([draw_problem(int(self._seeds[i]), int(self._episodes[i]), n) for i in rows], np.int64)
         else:
-            given = np.broadcast_to(np.asarray(problems), (self.num_envs,))
+            given = np.asarray(problems)
+            if given.shape not in ((), (1,), (self.num_envs,)):
+                raise UserError(f"options['problem'] is one number, or {self.num_envs}: one a copy, not {problems!r}")
+            given = np.broadcast_to(given, (self.num_envs,))
             if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n:
                 raise UserError(f"problems are numbers from 0 to {n - 1}, not {problems!r}")
             chosen = given[rows].astype(np.int64)
@@ -292,6 +296,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if seed is None or isinstance(seed, int | np.integer):
             seeds = [None if seed is None else int(seed) + row for row in range(self.num_envs)]
         else:
+            if not isinstance(seed, list | tuple | np.ndarray):
+                raise UserError(f"a seed is a whole number, or a list with one a copy, not {seed!r}")
             seeds = list(seed)
             if len(seeds) != self.num_envs:
                 raise UserError(f"a list of seeds has one entry a copy: {self.num_envs}, not {len(seeds)}")
@@ -300,8 +306,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             if value is None and self._seeds[row] < 0:
                 value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
             if value is not None:
-                if value < 0:
-                    raise UserError(f"a seed is not negative, as {value} is")
+                if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+                    raise UserError(f"a seed is a whole number that is not negative, not {value!r}")
                 self._seeds[row], self._episodes[row] = value, 0
 
     # ------------------------------------------------------------ saving
@@ -381,7 +387,9 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+            raise UserError(f"a seed is a whole number that is not negative, not {seed!r}")
+        super().reset(seed=None if seed is None else int(seed))
         if seed is not None:
             self._episode = 0
         n = len(self.traffic.problems)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +27,22 @@ def save(
     """Write folder/NAME_recordingMeta.csv and so on; returns the files. Reading them gives the same recording again."""
     if compression not in COMPRESSIONS:
         raise UserError(f"compression is one of '', '.gz' and '.xz', not {compression!r}")
-    if not set(recording.kinds.tolist()) <= {KINDS["car"], KINDS["truck"]}:
-        raise UserError(f"recording {recording.name}: highD's format knows cars and trucks only")
-    if recording.problems or recording.ends is not None or recording.extend != 2.0:
-        raise UserError(f"recording {recording.name}: highD's format has no goals or road edges of its own")
+    others = set(recording.kinds.tolist()) - {KINDS["car"], KINDS["truck"]}
+    if others:
+        which = ", ".join(name for name, kind in KINDS.items() if kind in others)
+        raise UserError(f"recording {recording.name}: highD's format knows cars and trucks only, not: {which}")
     name = recording.name if name is None else name
+    if not name or Path(name).name != name or name in (".", ".."):
+        raise UserError(f"the files' names begin with {name!r}, which is no plain name: give one without folders")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UserError(f"{folder} is a file; recordings are written into a folder")
+    if recording.problems or recording.ends is not None or recording.extend != 2.0:
+        recording = _plain(recording)
+        warnings.warn(
+            f"recording {recording.name}: highD's format has no goals and no road edges of its own; only the tracks "
+            "and the lane markings are written, along x from the beginning of the road",
+            stacklevel=2,
+        )
     around = Neighbours(recording)
     tracks = _tracks(recording, around)
     texts = {
@@ -43,6 +56,13 @@ def save(
         atomic_write_bytes(path, COMPRESSIONS[compression](text.encode()))
         files.append(path)
     return files
+
+
+def _plain(recording: Recording) -> Recording:
+    """Tracks and markings only, the road beginning at x = 0, in the whole centimetres that are written."""
+    begin = 0.0 if recording.ends is None else recording.ends[0]
+    rounded = {key: np.round(getattr(recording, key), 2) for key in ("y", "vx", "vy", "upper_marks", "lower_marks")}
+    return replace(recording, x=np.round(recording.x - begin, 2), **rounded, problems=(), ends=None, extend=2.0)
 
 
 def _tracks(recording: Recording, around: Neighbours) -> dict[str, list[str]]:

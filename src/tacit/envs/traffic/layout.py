@@ -186,6 +186,7 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
     """The arrays of some recordings; UserError if they pose no problem at all."""
     if not recordings:
         raise UserError("there is no recording: give a folder with recordings, or none for those of the package")
+    _meaningful(recordings, rules)
     roads: list[Road] = []
     owners: list[int] = []
     tables, previous, slots, counts = [], [], [], []
@@ -240,6 +241,17 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
             )
         raise UserError("the recordings pose no problem: " + "; ".join(list(idle.values())[:5]))
     return replace(traffic, problems=chosen_problems)
+
+
+def _meaningful(recordings: Sequence[Recording], rules: Rules) -> None:
+    """UserError for options that say how problems are made, where a scenario brings its own."""
+    own = [recording.name for recording in recordings if recording.problems]
+    changed = [name for name in ("ego", "goal", "corner") if getattr(rules, name) != getattr(Rules(), name)]
+    if own and changed:
+        raise UserError(
+            f"{changed[0]}={getattr(rules, changed[0])!r} means nothing for {own[0]}: CommonRoad scenarios have their "
+            f"own starts and goals; leave {' and '.join(changed)} out"
+        )
 
 
 def _why(recording: Recording, problems: Problems) -> str:

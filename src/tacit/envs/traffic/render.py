@@ -145,7 +145,8 @@ def save_picture(recording: Recording, path: str | os.PathLike[str], second: flo
 
     if Path(path).suffix.lower() != ".png":
         raise UserError(f"a picture is written as .png, not {os.fspath(path)!r}")
-    frame = round(second * FRAME_RATE)
+    # Second 0 is the first frame, which has number 1.
+    frame = max(1, round(second * FRAME_RATE))
     if not 1 <= frame <= recording.last_frame:
         raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s; nothing at {second:g} s")
     buffer = io.BytesIO()

@@ -173,6 +173,9 @@ def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
     return rows
 
 
+PLURALS = {"bus": "buses", "static": "static obstacles"}
+
+
 def summary(recording: Recording) -> dict[str, Any]:
     """What `tacit traffic show` prints about a recording."""
     kinds = {kind: int((recording.kinds == code).sum()) for kind, code in KINDS.items()}
@@ -182,7 +185,7 @@ def summary(recording: Recording) -> dict[str, Any]:
         "source": recording.about.get("source", "unknown"),
         "seconds": recording.seconds,
         "vehicles": len(recording),
-        **{f"{kind}s": count for kind, count in kinds.items() if count},
+        **{PLURALS.get(kind, f"{kind}s"): count for kind, count in kinds.items() if count},
         "lanes": " + ".join(map(str, lanes)),
         "speed limit": None if recording.speed_limit < 0 else recording.speed_limit,
         "vehicle kilometres": float(np.abs(recording.vx).sum() * DT / 1000),
