@@ -73,6 +73,33 @@ HAND_MADE = [
 ]
 
 
+class Faulty(Script):
+    """Its second step raises, or cannot be seen."""
+
+    how = "raise"
+
+    def step(self, action: int):
+        obs, *rest = super().step(action)
+        if self.t == 2 and self.how == "raise":
+            raise ZeroDivisionError("the wheel came off")
+        return (obs * np.nan if self.t == 2 else obs, *rest)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", "raised ZeroDivisionError during evaluation: the wheel came off"),
+        ("nan", r"observation that is not finite during evaluation \(copy 1\)"),
+    ],
+)
+def test_an_environment_that_breaks_fails_in_one_line(how: str, message: str) -> None:
+    faulty = type("Faulty", (Faulty,), {"how": how})
+    makers = [lambda: Script(HAND_MADE), lambda: faulty(HAND_MADE)]
+    env = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(RunFailed, match=message):
+        evaluate(env, nothing, 2, seed=0)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_hand_made_episodes(mode: AutoresetMode) -> None:
     result = evaluate(scripted(HAND_MADE, mode=mode), nothing, 4, seed=0, discount=0.5)

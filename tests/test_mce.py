@@ -239,6 +239,12 @@ def learn(config=SMALL, demos=None, state=None, env="tacit-test/Line-v0", **kwar
     return list(mce.learn(vector, demos or to_the_right(), config, 0, state))
 
 
+def test_linear_features_must_not_be_negative_where_the_learner_goes():
+    """Demonstrations keep to x > 0; a learner at x < 0 would be paid for it."""
+    with pytest.raises(UserError, match=r"x is -.* in a step of the learner"):
+        learn(replace(SMALL, thresholds=0, joint=0))
+
+
 @pytest.mark.parametrize("start", ["nominal", "clone"])
 def test_it_learns_which_side_is_forbidden(start):
     history = learn(replace(SMALL, start=start, total_steps=25_000))
@@ -293,6 +299,17 @@ def test_dying_is_as_dear_as_living_when_demonstrations_live():
     cost = mce.cost_of(state, SMALL).of_rows(state.replay[-1])
     assert metrics["dual/absorbing"] == state.absorbing == pytest.approx(np.quantile(cost, 0.9), rel=0.2)
     assert state.absorbing > 1.0
+
+
+def test_survival_bias_is_warned_of():
+    """Demonstrations that live on, a learner that falls, and moments that do not see it: the paper's pendulum."""
+    from tacit import demos as demonstrations
+
+    env_id = "tacit/Pendulum-v0"
+    shown = demonstrations.load(demonstrations.shipped(env_id)).subset(np.arange(6))
+    config = replace(SMALL, moments="sum", bootstrap_steps=512)
+    with pytest.warns(UserWarning, match="survival bias"):
+        next(mce.learn(make_vec(env_id, config.n_envs), shown, config, 0))
 
 
 def test_guard_resets_a_trapped_policy():

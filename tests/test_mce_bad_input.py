@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import warnings
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ import pytest
 from tacit import demos as demonstrations
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import RunFailed, UserError
-from tacit.inverse import mce_run
+from tacit.inverse import deep_run, mce_run
 from tacit.launch import execute, start_run
 
 PENDULUM = "tacit/Pendulum-v0"
@@ -179,6 +180,8 @@ def test_clipped_inputs_are_warned_of(tmp_path):
 class Breaks(gym.Env):
     """Goes well for a while, then raises or returns what is not a number."""
 
+    broken = False
+
     def __init__(self, how: str = "raise", after: int = 300) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -192,11 +195,12 @@ class Breaks(gym.Env):
     def step(self, action):
         self.t += 1
         self.total += 1
-        if self.total > self.after and self.how == "raise":
+        if (self.total > self.after and self.how == "raise") or (self.broken and self.how == "raise later"):
             raise RuntimeError("the motor is on fire")
         value = np.nan if self.total > self.after and self.how == "nan" else 1.0
         reward = 0.0 if self.how == "no reward" else value
-        return np.full(2, float(self.t), np.float32), reward, False, self.t >= 10, {}
+        seen = np.nan if self.broken and self.how == "nan later" else float(self.t)
+        return np.full(2, seen, np.float32), reward, False, self.t >= 10, {}
 
 
 gym.register("tacit-test/Breaks-v0", entry_point=Breaks)
@@ -225,8 +229,57 @@ def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_pat
     assert mce_run.begun(run).iteration >= 1
 
 
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's of NaN, ours of episodes that begin anew
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("raise later", "RuntimeError during evaluation: the motor is on fire"), ("nan later", "observation that is not")],
+)
+def test_an_environment_that_breaks_in_the_evaluation_leaves_a_resumable_run(tmp_path, monkeypatch, how, message):
+    run, data = start_run(
+        "mce",
+        "tacit-test/Breaks-v0",
+        out=str(tmp_path),
+        env_kwargs={"how": how},
+        demos=saved(walks(), tmp_path),
+        settings=TINY,
+        say=lambda _: None,
+    )
+
+    def copies_for(episodes: int) -> int:
+        monkeypatch.setattr(Breaks, "broken", True)
+        return episodes
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deep_run, "copies_for", copies_for)
+        with pytest.raises(RunFailed, match=message) as failure:
+            execute(run, data)
+    assert "checkpoint of iteration 3 is kept" in str(failure.value)
+    assert not run.done
+    monkeypatch.setattr(Breaks, "broken", False)
+    assert execute(run, data)["steps"] == TINY["total_steps"]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(180.0, [1, 3]), (-1.0, [1, 2, 3])])
+def test_checkpoints_times_and_discounts(tmp_path, monkeypatch, seconds, expected):
+    """There is a checkpoint after the bootstrap and after minutes; phases add up; returns are discounted with gamma."""
+    saved_at, original = [], mce_run.save_checkpoint
+    monkeypatch.setattr(mce_run, "save_checkpoint", lambda run, s: (saved_at.append(s.iteration), original(run, s)))
+    monkeypatch.setattr(deep_run, "CHECKPOINT_SECONDS", seconds)
+    run, data = start(tmp_path, checkpoint_every=100, start="clone")
+    began = time.perf_counter()
+    summary = execute(run, data)
+    whole = time.perf_counter() - began
+    assert saved_at == expected
+    assert list(summary["time"]) == ["rollouts", "PPO", "inverse", "set-up", "map", "evaluation"]
+    assert 0.5 * whole < sum(summary["time"].values()) < whole
+    assert min(summary["time"].values()) > 0
+    for agent in ("demonstrations", "learned"):
+        row = summary["table"][agent]
+        assert 0 < row["discounted_return"]["value"] < row["return"]["value"]
+
+
 def test_an_environment_without_reward_or_truth_still_learns(tmp_path):
-    """No reward: the unit of cost is 1. No info["cost"]: nothing is said of violations."""
+    """No reward: the unit of cost is 1, and a warning. No info["cost"]: nothing is said of violations."""
     run, data = start_run(
         "mce",
         "tacit-test/Breaks-v0",
@@ -236,7 +289,8 @@ def test_an_environment_without_reward_or_truth_still_learns(tmp_path):
         settings=TINY,
         say=lambda _: None,
     )
-    summary = execute(run, data)
+    with pytest.warns(UserWarning, match="no reward in 1,024 steps of the nominal policy"):
+        summary = execute(run, data)
     assert "cost_quality" not in summary
     assert "violation_rate_step" not in summary["table"]["learned"]
     assert all(not key.startswith("truth/") for record in run.metrics() for key in record)

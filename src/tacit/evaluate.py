@@ -14,7 +14,8 @@ after a violation; what one that stops would have paid follows from the same epi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,8 @@ def evaluate(
 
     The number of episodes of each copy of the environment is fixed beforehand. (Taking whichever episodes end first
     would favour short ones, and with them, say, early deaths.) Episodes are ordered by copy, then by time. `seed` sets
-    both the environment and the generator that the policy gets. RunFailed when an episode exceeds `max_steps`.
+    both the environment and the generator that the policy gets. RunFailed when an episode exceeds `max_steps`, and when
+    the environment raises or returns what is not finite.
     """
     copies = int(env.num_envs)
     if episodes < 1:
@@ -117,14 +119,19 @@ def evaluate(
     # Gymnasium seeds copy i with seed + i: hashed first, so that evaluations with seeds 0 and 1 share no copy.
     env_seed = int(np.random.SeedSequence([seed, 0]).generate_state(1)[0])
     rng = np.random.default_rng([seed, 1])
-    obs, info = env.reset(seed=env_seed)
+    with _of_environment():
+        obs, info = env.reset(seed=env_seed)
+    _require_finite("observation", obs)
     tally = _Tally(copies, _costs(info, "cost", copies))
     records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
     cost_known = True
     names = getattr(env.unwrapped, "outcomes", None)
     while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
-        obs, rewards, terminated, truncated, info = env.step(policy(obs, rng))
+        actions = policy(obs, rng)
+        with _of_environment():
+            obs, rewards, terminated, truncated, info = env.step(actions)
+        _require_finite("observation", obs)
         rewards, done = np.asarray(rewards, dtype=np.float64), np.asarray(terminated | truncated)
         cost, start_cost = _step_costs(info, done, resetting, copies)
         if not np.isfinite(rewards[~resetting]).all():
@@ -145,6 +152,24 @@ def evaluate(
     returns, discounted, stopped, violations, initial, lengths, until, ended, outcomes = columns
     counted, said = violations if cost_known else None, None if names is None else outcomes
     return Episodes(returns, discounted, stopped, counted, initial, lengths, ended, said, until)
+
+
+@contextmanager
+def _of_environment() -> Iterator[None]:
+    """What the environment raises ends the evaluation with one clear line, as it does in training."""
+    try:
+        yield
+    except (UserError, RunFailed):
+        raise
+    except Exception as error:
+        raise RunFailed(f"the environment raised {type(error).__name__} during evaluation: {error}") from error
+
+
+def _require_finite(name: str, values: Any) -> None:
+    """RunFailed for arrays of numbers that are not finite; structured observations are the policy's to judge."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
+        copy = int(np.nonzero(~np.isfinite(values))[0][0])
+        raise RunFailed(f"the environment returned an {name} that is not finite during evaluation (copy {copy})")
 
 
 def _outcome(info: dict[str, Any], copy: int, names: Sequence[str] | None) -> str:

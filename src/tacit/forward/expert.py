@@ -18,6 +18,7 @@ from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
+from tacit.forward.failing import naming_checkpoint
 from tacit.run import versions
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def run(
     run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs)})
     test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
     try:
-        table = evaluations(test, policy, config.eval_episodes, seed)
+        with naming_checkpoint(run):
+            table = evaluations(test, policy, config.eval_episodes, seed, config.gamma)
         run.log_eval({"steps": config.total_steps, **table})
         summary: dict[str, Any] = {"table": table}
         if config.demonstrations:
@@ -107,26 +109,21 @@ def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     total = -(-config.total_steps // config.rollout_steps)
     cost = cautious_cost(env, config.margin)
     steps = ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=config.fall_cost)
-    try:
-        with live("training", total=total - done) as update:
-            for state, metrics in steps:
-                run.log({"iteration": state.iterations, "steps": state.steps, **metrics})
-                if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                    arrays, metadata = ppo_lagrangian.state_to_arrays(state)
-                    run.save_checkpoint(state.iterations, arrays, {"state": metadata})
-                update(
-                    METRICS_SHOWN.format(
-                        steps=state.steps,
-                        fps=metrics.get("time/fps", float("nan")),
-                        ret=metrics.get("rollout/ep_rew_mean", float("nan")),
-                        violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
-                        lam=metrics["train/multiplier"],
-                    )
+    with naming_checkpoint(run), live("training", total=total - done) as update:
+        for state, metrics in steps:
+            run.log({"iteration": state.iterations, "steps": state.steps, **metrics})
+            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
+                arrays, metadata = ppo_lagrangian.state_to_arrays(state)
+                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
+            update(
+                METRICS_SHOWN.format(
+                    steps=state.steps,
+                    fps=metrics.get("time/fps", float("nan")),
+                    ret=metrics.get("rollout/ep_rew_mean", float("nan")),
+                    violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
+                    lam=metrics["train/multiplier"],
                 )
-    except RunFailed as error:
-        kept = run.latest_checkpoint()
-        what = "no checkpoint had been written" if kept is None else f"the checkpoint of iteration {kept[0]} is kept in"
-        raise RunFailed(f"{error}; {what}" + (f" {run.path / 'checkpoints'}" if kept else "")) from error
+            )
     assert state is not None
     return ppo_lagrangian.policy_of(state)
 
@@ -165,16 +162,16 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
     return cost
 
 
-def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int) -> dict[str, Any]:
-    """{"stochastic": ..., "deterministic": ...}, each metric with its interval."""
+def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int, discount: float = 1.0) -> dict[str, Any]:
+    """{"stochastic": ..., "deterministic": ...}, each metric with its interval; `discount` is for discounted_return."""
     from tacit.evaluate import evaluate, summarize
 
     def deterministic(obs: Any, rng: np.random.Generator) -> Any:
         return policy.act(obs, rng, deterministic=True)
 
     found: dict[str, Episodes] = {
-        "stochastic": evaluate(env, policy, episodes, seed=seed + 10_000),
-        "deterministic": evaluate(env, deterministic, episodes, seed=seed + 10_000),
+        "stochastic": evaluate(env, policy, episodes, seed=seed + 10_000, discount=discount),
+        "deterministic": evaluate(env, deterministic, episodes, seed=seed + 10_000, discount=discount),
     }
     return {
         name: {key: value for key, value in summarize(result).items() if isinstance(value, dict)}

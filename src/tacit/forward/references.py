@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import RunFailed, UserError
+from tacit.errors import UserError
 from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
+from tacit.forward.failing import naming_checkpoint
 from tacit.policy import Policy
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ def run(
     run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs), "run": run.name})
     test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
     try:
-        table = evaluations(test, policy, config.eval_episodes, seed)
+        with naming_checkpoint(run):
+            table = evaluations(test, policy, config.eval_episodes, seed, config.gamma)
     finally:
         test.close()
-    table = beside(demos, table)
+    table = beside(demos, table, config.gamma)
     run.log_eval({"steps": state.steps, **table})
     records = run.metrics()
     phases = {"rollouts": "time/rollout_seconds", "PPO": "time/update_seconds"}
@@ -127,7 +129,7 @@ def run(
     }
 
 
-def beside(demos: Demonstrations | None, table: Mapping[str, Any]) -> dict[str, Any]:
+def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: float = 1.0) -> dict[str, Any]:
     """The table of a policy as the inverse methods have it, below the demonstrations if there are any."""
     from tacit.evaluate import summarize
     from tacit.inverse.exact_run import episodes_of
@@ -135,7 +137,7 @@ def beside(demos: Demonstrations | None, table: Mapping[str, Any]) -> dict[str, 
     rows = {"learned": table["stochastic"], "learned, deterministic": table["deterministic"]}
     if demos is None:
         return rows
-    shown = summarize(episodes_of(demos, 1.0))
+    shown = summarize(episodes_of(demos, discount))
     return {"demonstrations": {key: value for key, value in shown.items() if isinstance(value, dict)}, **rows}
 
 
@@ -147,19 +149,14 @@ def train(reference: Reference, run: Run, env: VectorEnv, config: Any, seed: int
     if start is not None and start.steps >= config.total_steps:
         return start
     total = -(-config.total_steps // config.rollout_steps)
-    try:
-        with live("training", total=total - (0 if start is None else start.iterations)) as update:
-            for state, metrics in reference.learn(env, config, seed, start):
-                named = {TRUTH.get(key, key): value for key, value in metrics.items()}
-                run.log({"iteration": state.iterations, "steps": state.steps, **named})
-                if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                    arrays, metadata = reference.to_arrays(state)
-                    run.save_checkpoint(state.iterations, arrays, {"state": metadata})
-                update(_shown(state, named))
-    except RunFailed as error:
-        kept = run.latest_checkpoint()
-        what = "no checkpoint had been written" if kept is None else f"the checkpoint of iteration {kept[0]} is kept in"
-        raise RunFailed(f"{error}; {what}" + (f" {run.path / 'checkpoints'}" if kept else "")) from error
+    with naming_checkpoint(run), live("training", total=total - (0 if start is None else start.iterations)) as update:
+        for state, metrics in reference.learn(env, config, seed, start):
+            named = {TRUTH.get(key, key): value for key, value in metrics.items()}
+            run.log({"iteration": state.iterations, "steps": state.steps, **named})
+            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
+                arrays, metadata = reference.to_arrays(state)
+                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
+            update(_shown(state, named))
     return state
 
 

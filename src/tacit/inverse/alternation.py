@@ -137,8 +137,10 @@ def learn(
 def _init(rule: Rule, env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tuple[State, Metrics]:
     """The nominal policy, the inputs' scale, a fresh network, and the first inverse step."""
     constraint_net.check(config)
+    began = time.perf_counter()
     first = ppo_lagrangian.init(env, config, seed)
     forward, rollouts, metrics = _forward(env, config, first, config.bootstrap_steps, _nothing, hold_policy=False)
+    samples.warn_without_reward(rollouts)
     # Steps without cost say nothing about the size of costs to come.
     forward = replace(forward, cost_scale=first.cost_scale, multiplier=first.multiplier)
     rng = np.random.default_rng([seed, 3])
@@ -151,8 +153,13 @@ def _init(rule: Rule, env: VectorEnv, demos: Demonstrations, config: Config, see
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
     state = constraint_net.fresh_state(forward, net, inputs, phase, rng)
+    between = time.perf_counter()
     state, inverse = _inverse(rule, config, state, expert, rollouts, rng)
-    return state, metrics | inverse
+    learned = metrics["time/rollout_seconds"] + metrics["time/update_seconds"]
+    return state, metrics | inverse | {
+        "time/setup_seconds": between - began - learned,
+        "time/inverse_seconds": time.perf_counter() - between,
+    }
 
 
 def _iterate(rule: Rule, env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:

@@ -25,6 +25,7 @@ map's then, and those of the cost itself otherwise.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for
 from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
+from tacit.forward.failing import naming_checkpoint
 from tacit.inverse import constraint_map, samples
 from tacit.policy import Policy
 
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from tacit.run import Run
 
 Arrays = dict[str, NDArray[Any]]
+CHECKPOINT_SECONDS = 180.0
+"""A checkpoint is written at the end of an iteration if the last one is older than this."""
 SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  cost: learner {learner:.3g}, demonstrations {expert:.3g}"
 
 
@@ -95,7 +99,7 @@ class Settings:
     eval_episodes: int = 100
     """Episodes of the final evaluation, stochastic and deterministic each."""
     checkpoint_every: int = 5
-    """Outer iterations between checkpoints."""
+    """Outer iterations between checkpoints; there is one after the first, and after minutes without any."""
 
 
 @dataclass(frozen=True)
@@ -162,18 +166,23 @@ def run(
     arrays, card = policy.to_arrays()
     run.save_model("policy", arrays, {**card, **about})
     expert = samples.of_demonstrations(demos, policy.interface, state.inputs, config.at, horizon)
+    started = time.perf_counter()
     drawn = cost if method.map_of is None else method.map_of(config, state, expert, seed)
+    mapped = time.perf_counter()
     for name, learned in (("cost", cost), ("map", drawn)):
         if name == "cost" or drawn is not cost:
             run.save_model(name, *learned.with_card(**about).to_arrays())
     test = make_vec(env_id, copies_for(max(1, config.eval_episodes)), **env_kwargs)
     try:
-        summary = judge(method, test, demos, config, state, expert, cost, drawn, seed, held)
+        with naming_checkpoint(run):
+            summary = judge(method, test, demos, config, state, expert, cost, drawn, seed, held)
     finally:
         test.close()
+    spent = {} if method.map_of is None else {"map": mapped - started}
+    spent["evaluation"] = time.perf_counter() - mapped
     run.log_eval({"steps": state.steps, **summary["table"]})
     save_samples(run, state, expert)
-    return summary | {"time": _time_budget(run), "steps": state.steps, "resets": getattr(state, "resets", 0)}
+    return summary | {"time": _time_budget(run) | spent, "steps": state.steps, "resets": getattr(state, "resets", 0)}
 
 
 def train(method: Method, run: Run, env: VectorEnv, demos: Demonstrations, config: Any, seed: int) -> Any:
@@ -183,28 +192,28 @@ def train(method: Method, run: Run, env: VectorEnv, demos: Demonstrations, confi
     state = start = begun(method, run)
     save = method.save or (lambda run, state: save_checkpoint(method, run, state))
     warned = False
-    try:
-        with live("learning", total=method.iterations(config) - (0 if start is None else start.iteration)) as update:
-            for state, metrics in method.learn(env, demos, config, seed, start):
-                bad = [key for key, value in metrics.items() if not np.isfinite(value)]
-                if bad:
-                    raise RunFailed(f"training diverged after {state.steps} steps: {bad[0]} is not finite")
-                run.log({"iteration": state.iteration, "steps": state.steps, **metrics})
-                if state.iteration % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                    save(run, state)
-                if metrics["dual/clipped"] > CLIPPED_TOO_OFTEN and not warned:
-                    warned = True
-                    share = metrics["dual/clipped"]
-                    warnings.warn(
-                        f"{share:.0%} of the learner's steps have a cost input beyond the clip of {config.input_clip:g}"
-                        ": the cost cannot tell them apart; use squash, a larger input_clip, or other inputs",
-                        stacklevel=1,
-                    )
-                update(_shown(state, metrics))
-    except RunFailed as error:
-        kept = run.latest_checkpoint()
-        what = "no checkpoint had been written" if kept is None else f"the checkpoint of iteration {kept[0]} is kept in"
-        raise RunFailed(f"{error}; {what}" + (f" {run.path / 'checkpoints'}" if kept else "")) from error
+    left = method.iterations(config) - (0 if start is None else start.iteration)
+    saved = time.monotonic()
+    with naming_checkpoint(run), live("learning", total=left) as update:
+        for state, metrics in method.learn(env, demos, config, seed, start):
+            bad = [key for key, value in metrics.items() if not np.isfinite(value)]
+            if bad:
+                raise RunFailed(f"training diverged after {state.steps} steps: {bad[0]} is not finite")
+            run.log({"iteration": state.iteration, "steps": state.steps, **metrics})
+            # The bootstrap may be long, and so may an iteration: nobody should lose more than minutes.
+            due = state.iteration == 1 or time.monotonic() - saved > CHECKPOINT_SECONDS
+            if due or state.iteration % config.checkpoint_every == 0 or state.steps >= config.total_steps:
+                save(run, state)
+                saved = time.monotonic()
+            if metrics["dual/clipped"] > CLIPPED_TOO_OFTEN and not warned:
+                warned = True
+                share = metrics["dual/clipped"]
+                warnings.warn(
+                    f"{share:.0%} of the learner's steps have a cost input beyond the clip of {config.input_clip:g}"
+                    ": the cost cannot tell them apart; use squash, a larger input_clip, or other inputs",
+                    stacklevel=1,
+                )
+            update(_shown(state, metrics))
     assert state is not None
     return state
 
@@ -251,8 +260,9 @@ def _held_out(run: Run, demos: Demonstrations, used: int) -> Demonstrations | No
 
 
 def _time_budget(run: Run) -> dict[str, float]:
-    """Seconds of each phase, over the whole run."""
+    """Seconds of each phase of the learning, over the whole run."""
     keys = {"rollouts": "time/rollout_seconds", "PPO": "time/update_seconds", "inverse": "time/inverse_seconds"}
+    keys |= {"set-up": "time/setup_seconds"}
     records = run.metrics()
     return {name: float(sum(record.get(key, 0.0) for record in records)) for name, key in keys.items()}
 
@@ -278,8 +288,9 @@ def judge(
     from tacit.forward.expert import evaluations
     from tacit.inverse.exact_run import episodes_of
 
-    table = evaluations(env, method.policy_of(state), config.eval_episodes, seed)
-    shown = {key: value for key, value in summarize(episodes_of(demos, 1.0)).items() if isinstance(value, dict)}
+    table = evaluations(env, method.policy_of(state), config.eval_episodes, seed, config.gamma)
+    demonstrated = summarize(episodes_of(demos, config.gamma))
+    shown = {key: value for key, value in demonstrated.items() if isinstance(value, dict)}
     rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
     found = constraint_map.boundaries(drawn, expert.rows, rows, method.ceiling(config, cost, rows))

@@ -118,14 +118,17 @@ def learn(
 def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tuple[State, Metrics]:
     """The nominal policy, the inputs' scale and a fresh discriminator."""
     constraint_net.check(config)
+    began = time.perf_counter()
     forward = agent.init(env, config, seed)
-    rollouts = []
+    rollouts, seconds = [], {"time/rollout_seconds": 0.0, "time/update_seconds": 0.0}
     for _ in range(max(1, config.bootstrap_steps // config.rollout_steps)):
         forward, metrics, rollout = ppo.iterate(env, config, forward)
         rollouts.append(rollout)
+        seconds = {name: total + metrics[name] for name, total in seconds.items()}
     rng = np.random.default_rng([seed, 3])
     face = forward.interface
     inputs = constraint_net.inputs_of(env, face, config)
+    samples.warn_without_reward(rollouts)
     expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
     inputs = constraint_net.scaled_inputs(inputs, face, config, expert.rows, phase.rows)
@@ -136,7 +139,8 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
     state = constraint_net.fresh_state(forward, net, inputs, phase, rng)
     state = replace(constraint_net.remember(state, phase, rng), iteration=1)
     found = constraint_net.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
-    return state, alternation.named(metrics) | found
+    seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
+    return state, alternation.named(metrics) | found | seconds
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:

@@ -30,6 +30,7 @@ knows it.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -293,9 +294,11 @@ def _remember(config: Config, state: State, phase: samples.Phase, rng: np.random
 def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tuple[State, Metrics]:
     """Lines 1 to 3: the nominal policy, without cost; the inputs' scale; features, pre-trained."""
     check(config)
+    began = time.perf_counter()
     forward = ppo_lagrangian.init(env, config, seed)
     zero = lambda obs, act, next_obs: np.zeros(len(obs))  # noqa: E731
     forward, rollouts, metrics, _ = _forward(env, config, forward, config.bootstrap_steps, zero, 0.0)
+    samples.warn_without_reward(rollouts)
     rng = np.random.default_rng([seed, 3])
     face = forward.agent.interface
     inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
@@ -303,7 +306,11 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
     linear = is_linear(config, face)
     thresholds = 0 if face.n_states else config.thresholds  # one-hot states are features already
-    inputs = samples.unit_scale(inputs, expert.rows) if linear else samples.fit_scale(inputs, expert.rows, phase.rows)
+    if linear:
+        inputs = samples.unit_scale(inputs, expert.rows)
+        samples.require_features(inputs, phase.rows, "a step of the learner")
+    else:
+        inputs = samples.fit_scale(inputs, expert.rows, phase.rows)
     z = np.concatenate([inputs.scaled(expert.rows), inputs.scaled(phase.rows)])
     params = features.init(
         rng,
@@ -337,8 +344,19 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         rng=dict(rng.bit_generator.state),
     )
     started = time.perf_counter()
+    if config.moments != "absorbing" and phase.absorbed > 0 == expert.absorbed:
+        warnings.warn(
+            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
+            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
+            stacklevel=1,
+        )
     state, dual = inverse_step(config, state, expert, phase)
-    return state, metrics | dual | {"time/inverse_seconds": time.perf_counter() - started}
+    now = time.perf_counter()
+    learned = metrics["time/rollout_seconds"] + metrics["time/update_seconds"]
+    return state, metrics | dual | {
+        "time/setup_seconds": started - began - learned,
+        "time/inverse_seconds": now - started,
+    }
 
 
 def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
@@ -363,6 +381,8 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
         # Expectations of the present policy: its last steps, about as many as were demonstrated.
         rollouts = rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
     phase = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
+    if is_linear(config, state.forward.agent.interface):
+        samples.require_features(state.inputs, phase.rows, "a step of the learner")
     state, dual = inverse_step(config, state, expert, phase)
     state, guard = _guarded(config, state, mean_cost)
     now = time.perf_counter()

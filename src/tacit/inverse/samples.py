@@ -9,6 +9,7 @@ A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -155,8 +156,26 @@ def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:
 
 def unit_scale(inputs: Inputs, expert: Array) -> Inputs:
     """Inputs that are features themselves: as they are. UserError if one is negative in a demonstration."""
-    low = expert[:, list(inputs.columns)].min(axis=0)
+    require_features(inputs, expert, "a demonstration")
+    return replace(inputs, squash=False, clip=float("inf"))
+
+
+def require_features(inputs: Inputs, rows: Array, where: str) -> None:
+    """UserError if an input that is a feature itself is negative in one of the rows: its cost would be a bonus."""
+    low = rows[:, list(inputs.columns)].min(axis=0)
     if (low < 0).any():
         name = inputs.names[int(np.argmin(low))]
-        raise UserError(f"a linear cost needs features >= 0, and {name} is {low.min():g} in a demonstration")
-    return replace(inputs, squash=False, clip=float("inf"))
+        raise UserError(
+            f"a linear cost needs features >= 0, and {name} is {low.min():g} in {where}: use thresholds or joint, "
+            "other inputs, or an observation wrapper that makes it two features, max(0, x) and max(0, -x)"
+        )
+
+
+def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
+    """Warn if the nominal policy has never been paid anything."""
+    if not any(rollout.rew.any() for rollout in rollouts):
+        warnings.warn(
+            f"no reward in {sum(map(len, rollouts)):,} steps of the nominal policy: a constraint is what keeps agents "
+            "from a reward, and without one everything that is not demonstrated looks forbidden, by choice alone",
+            stacklevel=1,
+        )

@@ -246,15 +246,24 @@ def _about_training(summary: Record, metrics: Sequence[Record]) -> list[str]:
 def time_words(summary: Record) -> str:
     """'413,696 environment steps, 1,905 a second: rollouts 131 s (61 %), ...'; nothing if the run did not say."""
     phases = time_of_phases(summary)
-    total, steps = sum(phases.values()), summary.get("steps")
+    total, steps, learning = sum(phases.values()), summary.get("steps"), seconds_of_learning(phases)
     if not total:
         return ""
     parts = ", ".join(f"{name} {seconds:.3g} s ({percent(seconds / total)})" for name, seconds in phases.items())
-    return f"{int(steps):,} environment steps, {steps / total:,.0f} a second: {parts}" if is_number(steps) else parts
+    return f"{int(steps):,} environment steps, {steps / learning:,.0f} a second: {parts}" if is_number(steps) else parts
+
+
+AROUND_LEARNING = ("set-up", "map", "evaluation")
+"""Phases of a run that do not grow with the number of steps."""
+
+
+def seconds_of_learning(phases: dict[str, float]) -> float:
+    """What the steps took; all that there is if nothing else was measured."""
+    return sum(s for name, s in phases.items() if name not in AROUND_LEARNING) or sum(phases.values())
 
 
 def time_of_phases(summary: Record) -> dict[str, float]:
-    """Seconds of each phase of the learning."""
+    """Seconds of each phase of the run."""
     return {str(k): float(v) for k, v in _mapping(summary.get("time")).items() if is_number(v) and math.isfinite(v)}
 
 

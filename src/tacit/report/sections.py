@@ -15,7 +15,7 @@ from tacit import storage
 from tacit.metrics import AGENTS, Metric, lookup
 from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
-from tacit.report.findings import boundaries, percent, time_of_phases
+from tacit.report.findings import boundaries, percent, seconds_of_learning, time_of_phases
 from tacit.report.html import (
     Section,
     cell_numbers,
@@ -350,7 +350,7 @@ def _has(records: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> bool:
 
 
 def time(data: RunData, anchor: str) -> Section | None:
-    """Seconds of each phase of the learning."""
+    """Seconds of each phase of the run."""
     phases = time_of_phases(data.summary)
     total, steps = sum(phases.values()), data.summary.get("steps")
     if not total:
@@ -359,9 +359,12 @@ def time(data: RunData, anchor: str) -> Section | None:
     rows.append((["together", f"{total:.1f} s", "100 %"], "main"))
     words = ""
     if is_number(steps):
-        words = f"<p><b>{int(steps):,}</b> environment steps, <b>{steps / total:,.0f}</b> a second.</p>"
+        fps = steps / seconds_of_learning(phases)
+        words = f"<p><b>{int(steps):,}</b> environment steps, <b>{fps:,.0f}</b> a second of learning.</p>"
     head = ["phase", "time", "share"]
-    return Section("Time", words + table("learning, without start-up and evaluation", head, rows, "narrow"))
+    whole = "evaluation" in phases
+    title = "the whole run, without start-up" if whole else "learning, without start-up and evaluation"
+    return Section("Time", words + table(title, head, rows, "narrow"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
