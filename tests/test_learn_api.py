@@ -64,3 +64,12 @@ def test_importing_tacit_loads_none_of_it():
     code = "import sys, tacit; print(any(m in sys.modules for m in ('tacit.launch', 'jax', 'matplotlib')), tacit.learn)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("False <function learn")
+
+
+def test_help_says_where_demonstrations_come_from_and_shows_deep_examples(capsys):
+    from tacit.cli import main
+
+    assert main(["learn", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "robots and highway use the demonstrations that come with Tacit" in text
+    assert "tacit learn mce tacit/HalfCheetah-v0" in text

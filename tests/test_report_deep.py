@@ -25,7 +25,7 @@ from tacit.demos import Demonstrations, collect, make_card, save
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.launch import execute, start_run
 from tacit.report import findings, load_run, render_report, write_report
-from tacit.report.constraint import important, views
+from tacit.report.constraint import constraint, important, views
 from tacit.report.data import RunData
 from tacit.run import Run
 
@@ -298,6 +298,17 @@ def test_features_are_ranked_by_the_difference_that_they_make() -> None:
     many = thresholds([9.0] * 8, [-9.0] * 8, np.arange(1.0, 9.0))
     assert important(sampled(many, [2.0] * 8)) == list("hgfedc")
     assert important(sampled(many, [2.0] * 8, threshold={"truth": "a > 1.1"})) == ["a", *"hgfed"]
+
+
+def test_every_named_feature_is_there_the_lesser_ones_folded_away() -> None:
+    """Eight features, six panels in the open, two behind a click; what the open ones show does not change."""
+    data = sampled(thresholds([9.0] * 8, [-9.0] * 8, np.arange(1.0, 9.0)), [2.0] * 8)
+    section = constraint(data, "run0")
+    assert section is not None
+    opened, _, folded = section.body.partition("<details>")
+    assert [f"run0-feature-{i}" in opened for i in range(8)] == [True] * 6 + [False] * 2
+    assert all(f"run0-feature-{i}" in folded for i in (6, 7))
+    assert "other features (2)" in folded
 
 
 def test_a_narrow_band_is_shown_once_more() -> None:

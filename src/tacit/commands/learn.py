@@ -2,11 +2,16 @@
 
   tacit learn ALGORITHM ENV [--demos FILE] [--preset NAME] [options of the algorithm]
 
-Without --demos the built-in expert makes them, with the same seed. The results are in a folder under --out, named after
-the settings: the same command again skips a finished run and resumes one that was interrupted.
+Without --demos: robots and highway use the demonstrations that come with Tacit, on the gridworld the built-in expert
+makes them, with the same seed; any other environment needs --demos. The results are in a folder under --out, named
+after the settings: the same command again skips a finished run and resumes one that was interrupted.
 
 Examples:
-  tacit learn mce-exact tacit/Gridworld-v0
+  tacit learn mce tacit/HalfCheetah-v0           deep, from the demonstrations that come with Tacit
+  tacit learn mce tacit/Pendulum-v0 --preset paper --seed 3
+  tacit learn mce my_package:Reactor-v0 --demos logs.npz --total-steps 400000 --inputs pressure temperature
+  tacit learn bc2l tacit/Ant-v0                  another method on the same task
+  tacit learn mce-exact tacit/Gridworld-v0       exact: finite environments with a known model
   tacit learn mce-exact tacit/Gridworld-v0 --layout my_map.txt --slip 0.2 --demos logs.npz --beta 0.1 --budget 1e-3
   tacit learn mce-exact tacit/Gridworld-v0 --env layout=wall-3 slip=0.3 moves=8 --seed 4
   tacit learn mce-exact --help                   the options of an algorithm
@@ -67,7 +72,7 @@ def main(args: list[str]) -> Any:
             env: Environment, one of `tacit envs` or any registered as module:Name-v0.
             config: Settings of the algorithm.
             preset: Where the defaults of the settings come from.
-            demos: Demonstration file; made by the built-in expert when not given.
+            demos: Demonstration file; those that come with Tacit, or the built-in expert's, when not given.
             calibration: Hold out so many demonstrations, chosen by chance, for `tacit calibrate`.
             options: Options of the environment.
             seed: Of everything random.

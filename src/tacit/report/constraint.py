@@ -19,11 +19,12 @@ from tacit.cost import LearnedCost
 from tacit.metrics import Metric
 from tacit.report.data import RunData
 from tacit.report.findings import Bound, boundaries, percent, true_bound
-from tacit.report.html import Section, define, emphasised, esc, figure, number, table
+from tacit.report.html import Section, define, details, emphasised, esc, figure, number, table
 
 MOST_PANELS = 6
 LEAST_SHARE = 0.03
-"""Features that make less of the difference are left out."""
+"""Features that make less of the difference are folded away."""
+MOST_FOLDED = 120
 LABELS = {"cost": "cost of the policy", "map": "constraint map"}
 VISITORS = {"expert": "demonstrations", "learner": "learner", "nominal": "reward alone"}
 GRID, AROUND = 400, 32
@@ -42,13 +43,18 @@ COLUMNS = (
 def constraint(data: RunData, anchor: str) -> Section | None:
     """What is forbidden, in the features' own units."""
     body = _boundary_table(data)
-    figures = _figures(data, anchor) if data.costs else []
+    figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
         body += (
             "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
             "go; amber lies between them and a learned boundary, and about it they say nothing. Below: where "
             "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
             f'<div class="figures wide">{"".join(figures)}</div>'
+        )
+    if figures and others:
+        body += details(
+            f"the cost along the other features ({len(others)}), which make less of the difference",
+            f'<div class="figures wide">{"".join(others)}</div>',
         )
     return Section("The learned constraint", body) if body else None
 
@@ -128,12 +134,22 @@ class View:
         return " ".join(words)
 
 
-def views(data: RunData) -> Iterator[View]:
-    """Each feature over its whole range, and once more near a boundary that is too narrow to see there."""
+def rest(data: RunData) -> list[str]:
+    """Names of the features that are not drawn in the open, at most so many; one-hot states are no features to draw."""
+    names = next(iter(data.costs.values())).inputs.names
+    shown = set(important(data))
+    return [name for name in names if name not in shown and not name.startswith("state[")][:MOST_FOLDED]
+
+
+def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
+    """Each feature over its whole range, and once more near a boundary that is too narrow to see there.
+
+    Those that matter, unless others are named.
+    """
     inputs = next(iter(data.costs.values())).inputs
     limits = data.samples.get("expert_range", data.samples["expert"])
     true = true_bound(data.summary)
-    for name in important(data):
+    for name in important(data) if features is None else features:
         column = inputs.columns[inputs.names.index(name)]
         demonstrated = float(limits[:, column].min()), float(limits[:, column].max())
         found = [bound for bound in boundaries(data.summary) if bound.feature == name]
@@ -147,18 +163,23 @@ def views(data: RunData) -> Iterator[View]:
             yield View(name, title, near, demonstrated, found, truth)
 
 
-def _figures(data: RunData, anchor: str) -> list[str]:
+def _figures(data: RunData, anchor: str) -> tuple[list[str], list[str]]:
+    """(of the features that matter, of the others)"""
     from tacit.feature_plots import cost_along
 
     inputs = next(iter(data.costs.values())).inputs
-    drawn = [(view, np.linspace(*view.window, GRID)) for view in views(data)]
+    shown = important(data)
+    if not shown:
+        return [], []
+    drawn = [(view, np.linspace(*view.window, GRID)) for view in views(data, [*shown, *rest(data)])]
     costs = {label: data.costs[key] for key, label in LABELS.items() if key in data.costs}
     curves = [
         {label: _along(cost, view.feature, x, data.samples["expert"]) for label, cost in costs.items()}
         for view, x in drawn
     ]
+    tops = [max(float(y.max()) for y in lines.values()) for lines in curves]
     # One scale for all, so that a feature that hardly matters looks like it.
-    highest = max((float(y.max()) for lines in curves for y in lines.values()), default=1.0) or 1.0
+    highest = max(top for top, (view, _) in zip(tops, drawn, strict=True) if view.feature in shown) or 1.0
     figures = []
     for i, ((view, x), lines) in enumerate(zip(drawn, curves, strict=True)):
         column = inputs.columns[inputs.names.index(view.feature)]
@@ -170,10 +191,11 @@ def _figures(data: RunData, anchor: str) -> list[str]:
             demonstrated=view.demonstrated,
             found=view.found,
             truth=view.truth,
-            highest=highest,
+            highest=max(highest, tops[i]),
         )
         figures.append(figure(svg, f"{anchor}-feature-{i}", view.title, emphasised(view.caption)))
-    return figures
+    first = sum(view.feature in shown for view, _ in drawn)
+    return figures[:first], figures[first:]
 
 
 def _along(cost: LearnedCost, name: str, x: np.ndarray, expert: np.ndarray) -> np.ndarray:
