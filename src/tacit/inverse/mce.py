@@ -111,7 +111,8 @@ class Config(ppo_lagrangian.Config):
     lam_update: Literal["minibatch", "once"] = "minibatch"
     """lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
     minibatches: int = 300
-    """Of an inverse step; 0: one pass over the samples."""
+    """Of an inverse step; 0: as many as make a pass over the demonstrated steps (drawn with replacement, so that about
+    37 % of them are missed)."""
     dual_batch: int = 512
     """Samples of learner and of demonstrations in a minibatch, each."""
     expert_square: float = 20.0
@@ -126,7 +127,8 @@ class Config(ppo_lagrangian.Config):
     replay_phases: int = 40
     """How many of those are kept."""
     replay_by_cost: bool = False
-    """Draw those samples in proportion to their present cost (and a little), instead of evenly."""
+    """Draw those samples in proportion to their present cost (and a little), instead of evenly; without importance
+    weights, so that rho_pi in (3) is that of what is drawn."""
     pretrain_epochs: int = 0
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: float = 1e-3
@@ -266,8 +268,8 @@ def absorbing_cost(config: Config, expert: float, learner: float, living: float)
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
     By (3); but no more than the cost that 90 % of the learner's living steps stay below. Ending an episode must not be
-    cheaper than living as it does now, and the ceiling for ever after is a thousand times the reward of a step: a
-    learner that now and then falls by chance would learn of nothing else.
+    cheaper than living as it does now (from the dearest tenth of its steps it still is), and the ceiling for ever after
+    is a thousand times the reward of a step: a learner that now and then falls by chance would learn of nothing else.
     """
     if config.moments != "absorbing":
         return 0.0
