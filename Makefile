@@ -40,7 +40,7 @@ test-sb3:  ## what needs Stable-Baselines3 and torch, in an environment of its o
 
 # It pins an older commonroad-io.
 test-commonroad:  ## the traffic's geometry against commonroad-drivability-checker, in an environment of its own
-	test -x .venv-commonroad/bin/python || $(PYTHON) -m venv .venv-commonroad
+	test -x .venv-commonroad/bin/python || { $(PYTHON) -m venv .venv-commonroad && echo '*' > .venv-commonroad/.gitignore; }
 	.venv-commonroad/bin/python -m pip --disable-pip-version-check install -q -e '.[commonroad]' pytest hypothesis
 	.venv-commonroad/bin/python -c 'import commonroad_dc.pycrcc'
 	.venv-commonroad/bin/python -m pytest tests/test_traffic_geometry.py -k commonroad
