@@ -13,6 +13,7 @@ from tacit.envs.traffic import layout
 from tacit.envs.traffic.env import TrafficEnv, TrafficVectorEnv
 from tacit.envs.traffic.layout import Rules, build
 from tacit.envs.traffic.observation import AROUND, FEATURES
+from tacit.envs.traffic.recording import Recording
 from tacit.envs.traffic.simulator import OUTCOMES
 from tacit.errors import UserError
 from traffic_oracle import SlowTask
@@ -46,17 +47,19 @@ def differences(obs: np.ndarray, task: SlowTask) -> dict[str, tuple[float, float
     return {FEATURES[i]: (float(obs[i]), float(slow[i])) for i in np.flatnonzero(wrong)}
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_every_feature_against_the_slow_oracle(seed: int) -> None:
-    rec = random_recording(seed)
-    traffic = build([rec])
-    problems = traffic.problems
-    assert len(problems) > 0
+def compare(recordings: list[Recording], chosen: list[int], seed: int, **options: Any) -> int:
+    """Drive some problems at random beside the oracle; the number of steps. All of a recording drive one way."""
+    traffic = build(recordings, Rules(**options))
+    problems, offsets = traffic.problems, np.cumsum([0, *map(len, recordings)])
+    slow = {"corner": options.get("corner", False), "lane_goal": options.get("goal") == "lane"}
     rng = np.random.default_rng(seed)
     compared = 0
-    for problem in range(min(3, len(problems))):
-        ego, start = int(problems.ego[problem]), int(problems.frame[problem]) + 1
-        task = SlowTask(rec, ego, start)
+    for problem in chosen:
+        if problem >= len(problems):
+            break
+        part = int(problems.part[problem])
+        ego, start = problems.ego[problem] - offsets[part], problems.frame[problem] - traffic.roads[part].first_frame
+        task = SlowTask(recordings[part], int(ego), int(start) + 1, **slow)
         env = TrafficEnv(traffic=traffic)
         obs, _ = env.reset(options={"problem": problem})
         assert not differences(obs, task)
@@ -72,7 +75,21 @@ def test_every_feature_against_the_slow_oracle(seed: int) -> None:
             compared += 1
             if terminated:
                 break
-    assert compared > 60
+    return compared
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_feature_against_the_slow_oracle(seed: int) -> None:
+    assert compare([random_recording(seed)], [0, 1, 2], seed) > 60
+
+
+@pytest.mark.parametrize("options", [{}, {"corner": True}, {"goal": "lane"}, {"corner": True, "goal": "lane"}])
+@pytest.mark.parametrize("lanes", [(3,), (2, 3), (3, 2)])
+def test_the_slow_oracle_on_other_roads_and_options(lanes: tuple[int, ...], options: dict[str, Any]) -> None:
+    recordings = [random_recording(42 + i, n=10, lanes=n) for i, n in enumerate(lanes)]
+    total = len(build(recordings, Rules(**options)).problems)
+    # The first and the last: one of each recording.
+    assert compare(recordings, [0, total - 1], len(lanes), **options) > 20
 
 
 def test_both_carriageways_are_the_same_task() -> None:

@@ -96,10 +96,21 @@ class Other:
 
 
 class SlowTask:
-    """One ego in one recording: vehicle `ego` (an index) is replaced from `start` (a frame) on."""
+    """One ego in one recording: vehicle `ego` (an index) is replaced from `start` (a frame) on.
 
-    def __init__(self, recording: Recording, ego: int, start: int, window: int = 1000) -> None:
-        self.recording, self.ego, self.start = recording, ego, start
+    `corner`: the corner of a box is taken for its centre; `lane_goal`: the goal is 20 m of the lane.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        ego: int,
+        start: int,
+        window: int = 1000,
+        corner: bool = False,
+        lane_goal: bool = False,
+    ) -> None:
+        self.recording, self.ego, self.start, self.corner = recording, ego, start, corner
         self.direction = int(recording.directions[ego])
         sign = -1 if self.direction == 1 else 1
         marks = sorted((-sign * m for m in recording.marks(self.direction)), reverse=True)
@@ -118,6 +129,9 @@ class SlowTask:
         self.t_end = min(end + 25, max(others)) - start
         goal = self.vehicle(ego, end)
         assert goal is not None
+        if lane_goal:
+            own = self.lane(goal.y)
+            goal = Other(goal.x, self.centre(own), 1.0, 0.0, 20.0, self.marks[own] - self.marks[own + 1], goal.kind)
         self.goal = goal
         first = self.vehicle(ego, start)
         assert first is not None
@@ -136,8 +150,8 @@ class SlowTask:
         row = int(r.counts[:i].sum()) + k
         sign = -1 if self.direction == 1 else 1
         return Other(
-            sign * (r.x[row] + r.lengths[i] / 2),
-            -sign * (r.y[row] + r.widths[i] / 2),
+            sign * (r.x[row] + (0.0 if self.corner else r.lengths[i] / 2)),
+            -sign * (r.y[row] + (0.0 if self.corner else r.widths[i] / 2)),
             sign * r.vx[row],
             -sign * r.vy[row],
             float(r.lengths[i]),
