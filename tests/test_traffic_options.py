@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tacit.envs.traffic import layout
 from tacit.envs.traffic.compact import shipped
 from tacit.envs.traffic.drivers import DRIVERS
-from tacit.envs.traffic.env import TrafficEnv, TrafficVectorEnv
+from tacit.envs.traffic.env import RULES, TrafficEnv, TrafficVectorEnv
 from tacit.envs.traffic.files import checked_options, load_all
 from tacit.envs.traffic.layout import Rules, build
-from tacit.envs.traffic.simulator import OUTCOMES, Simulator
+from tacit.envs.traffic.simulator import OUTCOMES, Simulator, first_observations
 from tacit.errors import UserError
 from traffic_scenes import AT, FAR_AWAY, Car, random_recording, recording
 
@@ -141,6 +143,7 @@ def test_problems_that_start_in_a_crash_are_left_out() -> None:
         ("to-goal", {"goal": (0.93, 1.0), "collision": (0.0, 0.06), "off-road": (0.0, 0.01)}),
         ("random", {"goal": (0.03, 0.15), "off-road": (0.55, 0.75), "collision": (0.1, 0.3)}),
         ("throttle", {"goal": (0.3, 0.6), "collision": (0.3, 0.65)}),
+        ("full-throttle", {"goal": (0.2, 0.5), "collision": (0.4, 0.75)}),
     ],
 )
 def test_scripted_drivers_land_near_the_published_rates(driver: str, rates: dict[str, tuple[float, float]]) -> None:
@@ -156,6 +159,42 @@ def test_scripted_drivers_land_near_the_published_rates(driver: str, rates: dict
             code = np.where(code == 0, info["final_info"]["outcome"], code)
     for name, (low, high) in rates.items():
         assert low <= (code == OUTCOMES.index(name)).mean() <= high, name
+
+
+LABELS = {
+    "coast": "coast",
+    "to-goal": "control towards the goal",
+    "random": "random",
+    "throttle": "half throttle",
+    "full-throttle": "full throttle",
+}
+
+
+@pytest.mark.slow
+def test_scripted_drivers_break_the_rules_as_often_as_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "traffic.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    documented = {row[0]: row for row in rows if len(row) == 8}
+    assert set(LABELS) == set(DRIVERS)
+    n = 150
+    env = TrafficVectorEnv(n)
+    chosen = np.linspace(0, len(env.traffic.problems) - 1, n).astype(int)
+    for name, label in LABELS.items():
+        obs, _ = env.reset(seed=0, options={"problem": chosen})
+        rng, running = np.random.default_rng(0), np.ones(n, bool)
+        steps, broken, goals = 0, np.zeros(len(RULES)), 0.0
+        while running.any() and steps < 250 * n:
+            step = env.step_arrays(DRIVERS[name](obs, rng))
+            obs, ended = step.obs, step.terminated & running
+            broken += [rule.violated(step.final_obs)[running].sum() for rule in RULES.values()]
+            steps += int(running.sum())
+            goals += env.succeeded(step.final_obs[ended]).sum()
+            running &= ~ended
+        told = [float(documented[label][k]) for k in (6, 7, 1)]  # gap, speed, goal
+        assert [*(broken / steps), goals / n] == pytest.approx(told, abs=0.1), name
+    starts = first_observations(env.traffic)
+    told = [float(cell) for cell in documented["(starts)"][6:8]]
+    assert [rule.violated(starts).mean() for rule in RULES.values()] == pytest.approx(told, abs=6e-4)
 
 
 def test_first_observations_are_computed_once(traffic: layout.Traffic) -> None:
