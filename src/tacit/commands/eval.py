@@ -76,8 +76,9 @@ def sampled(run: Run, episodes: int, seed: int) -> dict[str, Any]:
     policy = load_policy(run)
     env = make_vec(run.config["env"], min(COPIES, episodes), **run.config["env_kwargs"])
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    discount = spec.discount if spec else run.config["config"].get("gamma", 1.0)
     try:
-        found = summarize(run_episodes(env, policy, episodes, seed=seed, discount=spec.discount if spec else 1.0))
+        found = summarize(run_episodes(env, policy, episodes, seed=seed, discount=discount))
     finally:
         env.close()
     return {key: value for key, value in found.items() if isinstance(value, dict)}
