@@ -143,12 +143,15 @@ def survive(name: str, kills: int, seed: int, folder: Path) -> None:
     deaths = resumed = number = 0
     while deaths < kills:
         number += 1
-        assert number <= 5 * kills, f"only {deaths} deaths"
+        assert number <= 10 * kills, f"only {deaths} deaths"
         place = folder / f"job{number}"
         enter(place)
         for _ in range(LIVES):
             begun = any(place.rglob("checkpoints/*"))
+            begin = time.monotonic()
             status = live(words, log, rng.uniform(0.0, 1.0) ** 0.5 * usual)
+            if status == 0:  # it outran its death: the machine was busier when `usual` was measured
+                usual = min(usual, time.monotonic() - begin)
             assert status in (0, -signal.SIGKILL), log.read_text()
             check(place)
             deaths += status != 0

@@ -205,7 +205,7 @@ def test_the_example_of_the_readme_is_the_script() -> None:
         lines = (re.sub(r"\s*#.*", "", line).strip() for line in text.splitlines())
         return [line for line in lines if re.match(r"(home|P|mdp|demos|solution)\b.*=", line)]
 
-    (block,) = [b for b in blocks(ROOT / "README.md") if b.language == "python"]
+    block = next(b for b in blocks(ROOT / "README.md") if b.language == "python")
     assert len(essence(block.text)) >= 8
     assert essence(block.text) == essence((ROOT / "examples" / "own_mdp.py").read_text())
 

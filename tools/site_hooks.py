@@ -12,8 +12,8 @@ HOME = "](../README.md"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Results and their pictures become part of the site."""
-    for path in sorted(path for path in (ROOT / "results").glob("*") if path.suffix != ".md"):
+    """Results become part of the site: numbers, pictures, and tables as pages."""
+    for path in sorted((ROOT / "results").glob("*")):
         files.append(File.generated(config, f"results/{path.name}", abs_src_path=str(path)))
     return files
 

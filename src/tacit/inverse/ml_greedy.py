@@ -39,8 +39,9 @@ import numpy as np
 
 from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import Plan, plan
+from tacit.inverse import trajectories as paths
 from tacit.inverse.mce_exact import positive
-from tacit.inverse.trajectories import Trajectories, check_demonstrations
+from tacit.inverse.trajectories import Trajectories
 from tacit.tabular import MDP
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def learn(
         raise TypeError(f"mdp must be a tacit.tabular.MDP, not {type(mdp).__name__}")
     check_settings(beta, d_kl, risk, max_states)
     _horizon(mdp)
-    pairs = check_demonstrations(mdp, demonstrations)
+    pairs = paths.check_demonstrations(mdp, demonstrations)
     if not causal and any(len(states) == len(actions) for states, actions in pairs):
         raise UserError("every demonstration needs its final state: one state more than actions")
     candidates = candidate_states(mdp, pairs, causal, risk)

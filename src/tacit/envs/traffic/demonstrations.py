@@ -90,7 +90,7 @@ def _make(card: Mapping[str, Any], n: int) -> TrafficVectorEnv:
     env_id = card.get("env")
     if isinstance(env_id, str):
         env_id = env_id.rpartition(":")[2]  # tacit:tacit/..., as Gymnasium also has it
-    if env_id not in IDS:
+    if not isinstance(env_id, str) or env_id not in IDS:
         raise UserError(f"only {' and '.join(IDS)} can be replayed, not {env_id!r}")
     options = card.get("env_kwargs") or {}
     if not isinstance(options, Mapping):
