@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test test-all test-hard test-sb3 test-commonroad audit lint docs bench results recordings lock clean
+.PHONY: help demo setup test test-all test-hard test-extras test-commonroad audit lint docs bench results recordings lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,18 +29,19 @@ test-hard: $(VENV)/.dev  ## more than fifty kills at random moments (part of tes
 	$(BIN)/python -m pytest -m slow tests/test_kill.py --durations=8 $(HARD_OPTIONS)
 
 # torch by itself first, at its pinned version: a plain `torch` would bring gigabytes of CUDA.
-test-sb3:  ## what needs Stable-Baselines3 and torch, in an environment of its own (minutes)
-	test -x .venv-sb3/bin/python || $(PYTHON) -m venv .venv-sb3
-	sed -n 's/ \\$$//; /^[a-z].*==/p' requirements/dev.lock > .venv-sb3/constraints.txt
-	.venv-sb3/bin/python -m pip --disable-pip-version-check install -q torch==2.13.0
-	.venv-sb3/bin/python -m pip --disable-pip-version-check install -q -c .venv-sb3/constraints.txt \
-	  -e '.[sb3,onnx,minari,tensorboard]' pytest hypothesis
-	.venv-sb3/bin/python -m pytest tests/test_sb3.py
-	.venv-sb3/bin/python -m pytest tests/test_docs.py -k "sb3"
+test-extras:  ## what needs torch with Stable-Baselines3, Ray, W&B or rliable, in an environment of its own (minutes)
+	test -x .venv-extras/bin/python || $(PYTHON) -m venv .venv-extras
+	sed -n 's/ \\$$//; /^[a-z].*==/p' requirements/dev.lock > .venv-extras/constraints.txt
+	.venv-extras/bin/python -m pip --disable-pip-version-check install -q torch==2.13.0
+	.venv-extras/bin/python -m pip --disable-pip-version-check install -q -c .venv-extras/constraints.txt \
+	  -e '.[sb3,ray,wandb,onnx,minari,tensorboard]' rliable pytest hypothesis
+	.venv-extras/bin/python -c 'import ray, rliable, stable_baselines3, wandb'
+	.venv-extras/bin/python -m pytest tests/test_sb3.py tests/test_rliable.py tests/test_sweep_ray.py
+	.venv-extras/bin/python -m pytest tests/test_docs.py tests/test_sinks.py -k "sb3 or wandb_offline"
 
 # It pins an older commonroad-io.
 test-commonroad:  ## the traffic's geometry against commonroad-drivability-checker, in an environment of its own
-	test -x .venv-commonroad/bin/python || { $(PYTHON) -m venv .venv-commonroad && echo '*' > .venv-commonroad/.gitignore; }
+	test -x .venv-commonroad/bin/python || $(PYTHON) -m venv .venv-commonroad
 	.venv-commonroad/bin/python -m pip --disable-pip-version-check install -q -e '.[commonroad]' pytest hypothesis
 	.venv-commonroad/bin/python -c 'import commonroad_dc.pycrcc'
 	.venv-commonroad/bin/python -m pytest tests/test_traffic_geometry.py -k commonroad

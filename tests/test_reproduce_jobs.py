@@ -1,6 +1,7 @@
 """Experiments that are made of runs: what is run, what is drawn, what is missing; and the table of experts."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,13 +38,22 @@ SMALL = SimpleNamespace(
     figure=lambda results: b"\x89PNG" + bytes([len(results["runs"])]),
 )
 
+LARGER = SimpleNamespace(**{**vars(SMALL), "jobs": lambda seeds, quick=False: relabelled(small_jobs(seeds, quick))})
+OTHER = SimpleNamespace(**{**vars(SMALL), "collect": lambda job, run: {"return": 0.0}})
+OURS = {"small": SMALL, "larger": LARGER, "other": OTHER}
+
+
+def relabelled(jobs):
+    return [replace(job, label=f"again: {job.label}") for job in jobs]
+
 
 @pytest.fixture(autouse=True)
 def with_a_small_experiment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(reproduce.EXPERIMENTS, "small", "for tests")
+    for name in OURS:
+        monkeypatch.setitem(reproduce.EXPERIMENTS, name, "for tests")
     real = reproduce.find
-    monkeypatch.setattr(reproduce, "find", lambda name: SMALL if name == "small" else real(name))
+    monkeypatch.setattr(reproduce, "find", lambda name: OURS[name] if name in OURS else real(name))
 
 
 def run_here(job):
@@ -125,6 +135,19 @@ def test_results_of_runs_that_are_elsewhere_are_kept(cli, tmp_path):
     results["runs"][0]["run"] = "of-other-settings"
     storage.write_json("results/small.json", results)
     assert "1 runs are taken over" in cli("reproduce", "small", "--keep", "--dry-run").stderr
+
+
+def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path):
+    runs = [run_here(job) for job in small_jobs([0])]
+    assert cli("reproduce", "small").status == 0
+    for run in runs:
+        run.path.rename(tmp_path / run.name)
+    assert cli("reproduce", "larger", "--keep", "--no-run").status == 0
+    small, larger = (storage.read_json(f"results/{name}.json")["runs"] for name in ("small", "larger"))
+    assert [run["label"] for run in larger] == ["again: beta 0.1", "again: beta 1.0"]
+    assert [run | {"label": ""} for run in larger] == [run | {"label": ""} for run in small]
+    # One that collects other numbers has none of it.
+    assert "taken over" not in cli("reproduce", "other", "--keep", "--dry-run").stderr
 
 
 def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
 
 if TYPE_CHECKING:
+    from tacit.reproduce import Kept
     from tacit.sweep import Task
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
@@ -75,7 +76,7 @@ def main(args: list[str]) -> Any:
             out: Folder for the results.
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
-            keep: Take over what earlier results hold of runs that are not in RUNS, instead of running them again.
+            keep: Take over what the results in OUT hold of runs that are not in RUNS, instead of running them again.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
@@ -94,8 +95,7 @@ def main(args: list[str]) -> Any:
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
-            there = keep and Path(f"{base}.json").exists()
-            kept = experiments.earlier(storage.read_json(f"{base}.json")) if there else {}
+            kept = experiments.earlier(name, Path(out)) if keep and not quick else {}
             numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
@@ -135,7 +135,7 @@ def _from_runs(
     dry_run: bool,
     no_run: bool,
     json: bool,
-    kept: dict[tuple[str, int], dict[str, Any]],
+    kept: Kept,
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments

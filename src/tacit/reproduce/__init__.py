@@ -34,6 +34,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit import storage
 from tacit.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -146,22 +147,34 @@ def _all_of(jobs: list[Job], runs: str) -> list[Task]:
     return [*tasks, *(prepare([job], runs)[0] for job in twins)]
 
 
-Kept = dict[tuple[str, int], dict[str, Any]]
-"""Records of earlier results by label and seed."""
+Kept = dict[str | tuple[str, int], dict[str, Any]]
+"""Records of earlier results by the name of the run; those of the experiment itself also by label and seed."""
 
 
-def earlier(results: Any) -> Kept:
-    """What results that were written before hold of single runs; nothing when they are of another version."""
-    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
-        return {}
-    return {(record["label"], record["seed"]): record for record in results.get("runs", [])}
+def earlier(name: str, out: Path) -> Kept:
+    """What results in `out` hold of single runs: those of the experiment, and of others that collect the same numbers.
+
+    Results of another version hold nothing.
+    """
+    kept: Kept = {}
+    collect = find(name).collect
+    for other in [*(other for other in EXPERIMENTS if other != name), name]:
+        file = out / f"{other}.json"
+        if getattr(find(other), "collect", None) is not collect or not file.exists():
+            continue
+        results = storage.read_json(file)
+        if isinstance(results, dict) and results.get("schema") == SCHEMA:
+            for record in results.get("runs", []):
+                kept[record["run"]] = record
+                if other == name:
+                    kept[record["label"], record["seed"]] = record
+    return kept
 
 
 def kept_for(task: Task, kept: Kept) -> dict[str, Any] | None:
     """The earlier record of a task: of a run with the same settings, whose folder may be on another machine."""
-    record = kept.get((task.job.label, task.job.seed))
-    same = record is not None and (task.path == NOWHERE or record["run"] == task.path.name)
-    return record if same else None
+    record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
+    return None if record is None else {**record, "label": task.job.label}
 
 
 def gather(module: Any, tasks: Iterable[Task], kept: Kept | None = None) -> dict[str, Any]:
