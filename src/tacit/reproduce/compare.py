@@ -27,6 +27,8 @@ METRICS = ("return", "terminated_return", "feasible_return", "violation_rate_ste
 CURVES = {"return": ("rollout/ep_rew_mean",), "violations": ("truth/violation_rate_step", "rollout/cost_mean")}
 POINTS = 60
 BC_QUICK = {"steps": 200}
+SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
+"""Where conditions are compared rather than methods ranked: half the steps of `robots` or less, as in `decisions`."""
 
 
 @dataclass(frozen=True)

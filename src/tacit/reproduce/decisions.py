@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.reproduce import deep_runs
+from tacit.reproduce import compare, deep_runs
 from tacit.reproduce.deep_runs import QUICK, collect
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = ["SEEDS", "collect", "figure", "jobs", "table"]
 
 SEEDS = (0, 1, 2)
 ROBOTS = ("Pendulum", "HalfCheetah", "Swimmer")
-BUDGET = {"total_steps": 300_000, "eval_episodes": 40}
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "starts from the nominal policy, not a clone": {"start": "nominal"},
@@ -46,7 +45,7 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
             f"tacit/{robot}-v0",
             seed=seed,
             preset="reference",
-            settings={**(QUICK if quick else BUDGET), **change},
+            settings={**(QUICK if quick else compare.SHORT), **change},
             label=f"{robot}: {name}",
         )
         for seed in seeds

@@ -1,11 +1,13 @@
 """How many demonstrations, and how many of them may be wrong: MCE-ICRL and ME-ICRL on Pendulum and Swimmer.
 
-`demos-count`: the first 1, 5, 10, 20 of the 50 that come with Tacit, and all of them (the runs of `robots`).
+`demos-count`: the first 1, 5, 10, 20 of the 50 that come with Tacit, and all of them.
 
 `demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
 (preset `reference`, seed 50): of its episodes, sampled with a seed of their own, those that break the constraint at
 least once take the place of the last 10, 25 or 40 of the 50. So a violating demonstration is a good one by the reward,
-and a whole one; nothing tells it from the others. (`robots` has the experiments.)
+and a whole one; nothing tells it from the others.
+
+Both on the steps of `decisions`, with which they have runs in common. (`robots` has the experiments.)
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 
 from tacit.errors import RunFailed
 from tacit.reproduce import compare, compare_plots
-from tacit.reproduce.compare import Row
+from tacit.reproduce.compare import SHORT, Row
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -53,11 +55,12 @@ def count_jobs(seeds: list[int], quick: bool = False) -> list[Job]:
     for seed in seeds:
         for robot in ROBOTS:
             for count in (COUNTS[1], ALL) if quick else COUNTS:
-                # All of them is what everybody learns from: the same runs.
+                # All of them is what everybody learns from: the same runs as in other experiments.
                 settings = {} if count == ALL else {"demonstrations": count}
                 for algo in METHODS:
                     row = Row(algo, settings=settings)
-                    wanted.append(compare.job(f"{robot}, {count}", algo, row, env_of(robot), seed, quick))
+                    group = f"{robot}, {count}"
+                    wanted.append(compare.job(group, algo, row, env_of(robot), seed, quick, budget=SHORT))
     return wanted
 
 
@@ -142,9 +145,8 @@ def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = 
                 later = LATER if task is None else str(mixed_file(task, share))
                 for name, row in ROWS.items():
                     demos = later if share else None
-                    wanted.append(
-                        compare.job(share_group(robot, share), name, row, env_of(robot), seed, quick, demos=demos)
-                    )
+                    group = share_group(robot, share)
+                    wanted.append(compare.job(group, name, row, env_of(robot), seed, quick, demos=demos, budget=SHORT))
     return wanted
 
 

@@ -2,8 +2,8 @@
 
 After every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of position and
 velocity, for the demonstrator as for the learner: experts are trained in the noise first (preset `expert`, seed 0), and
-their violation-free episodes are the demonstrations of all methods and seeds. Without noise the runs are those of
-`robots`.
+their violation-free episodes are the demonstrations of all methods and seeds. All learn on the
+steps of `decisions`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import compare, compare_plots
-from tacit.reproduce.compare import METHODS, Row
+from tacit.reproduce.compare import METHODS, SHORT, Row
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) 
     wanted = []
     for seed in seeds:
         for name, row in ROWS.items():
-            wanted.append(compare.job("no noise", name, row, ENV, seed, quick))
+            wanted.append(compare.job("no noise", name, row, ENV, seed, quick, budget=SHORT))
             for noise in NOISES[1:2] if quick else NOISES:
                 group = f"noise {noise:g}"
                 demos = files.get(group, LATER)
-                wanted.append(compare.job(group, name, row, ENV, seed, quick, {"noise": noise}, demos))
+                wanted.append(compare.job(group, name, row, ENV, seed, quick, {"noise": noise}, demos, SHORT))
     return wanted
 
 
