@@ -23,7 +23,7 @@ from tacit.envs.traffic.drivers import to_goal
 from tacit.envs.traffic.env import TrafficVectorEnv
 from tacit.envs.traffic.files import load, traffic_of
 from tacit.envs.traffic.statistics import comparable, comparison, overlaps, statistics
-from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, simulate, wandering
+from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, compared, simulate, wandering
 from tacit.errors import UserError
 from tacit.storage import sha256_of_file
 from traffic_scenes import Car, random_recording, recording
@@ -55,6 +55,26 @@ def test_the_shipped_recordings_say_what_they_are() -> None:
     assert lanes == {2, 3}
     assert limits == {True, False}
     assert traffic_of().simulated
+
+
+def test_made_again_is_the_same_but_for_ties_of_rounding() -> None:
+    old = compact.load(compact.shipped()[0])
+    assert compared(old, replace(old)) == (True, "the same")
+    y = old.y.copy()
+    y[:3] += 0.01
+    same, said = compared(replace(old, y=y), old)
+    assert same
+    assert said == f"the same but for 3 of {len(y)} places, off by 1 cm at most"
+    assert compared(replace(old, speed_limit=30.0), old) == (False, "different speed_limit")
+    many = old.y.copy()
+    many[::500] += 0.01
+    assert not compared(replace(old, y=many), old)[0]
+    far = old.y.copy()
+    far[0] += 0.02
+    assert not compared(replace(old, y=far), old)[0]
+    ids = old.ids.copy()
+    ids[0] = ids.max() + 1
+    assert compared(replace(old, ids=ids), old) == (False, "different ids")
 
 
 @pytest.mark.slow
