@@ -1,7 +1,7 @@
 """How fast the highway traffic is: environment steps a second by number of copies, memory, loading.
 
-    python -m benchmarks traffic [--steps 200] [--repeats 5] [--reactive] [--json]
-    python -m benchmarks traffic --drivers        how scripted drivers fare on every problem, instead
+    python -m benchmarks traffic [--steps 200] [--repeats 5] [--reactive] [--out results/bench-traffic.json]
+    python -m benchmarks traffic --drivers [--reactive] [--out FILE]        how scripted drivers fare, instead
 
 Every step computes the full observation, collisions, rewards and costs and restarts what has ended, on the recordings
 that come with the package; the actions are those of a driver who reaches most goals. The clock counts processor time,
@@ -11,19 +11,21 @@ so that a busy machine disturbs little; the best of the repeats is shown.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
+import sys
 import time
 from typing import Any
 
 import numpy as np
 
+from tacit import storage
 from tacit.envs.traffic import compact
 from tacit.envs.traffic.drivers import DRIVERS, to_goal
 from tacit.envs.traffic.env import RULES, TrafficVectorEnv
 from tacit.envs.traffic.files import load_all, traffic_of
 from tacit.envs.traffic.layout import build
 from tacit.envs.traffic.simulator import OUTCOMES, first_observations
+from tacit.run import provenance
 
 COPIES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
 TARGET = 50_000
@@ -92,22 +94,36 @@ def drivers(reactive: bool) -> dict[str, dict[str, float]]:
     return table
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks traffic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--reactive", action="store_true", help="traffic that brakes for the ego")
     parser.add_argument("--drivers", action="store_true", help="scripted drivers instead of speed")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", default=None, help="also write the numbers as JSON")
     args = parser.parse_args(arguments)
+    result: dict[str, Any]
     if args.drivers:
-        return show_drivers(drivers(args.reactive), args.json)
+        result = {"drivers": drivers(args.reactive)}
+        show_drivers(result["drivers"])
+    else:
+        result = measure(args.steps, args.repeats, args.reactive)
+        show(result)
+    if args.out:
+        origin = provenance("python -m benchmarks traffic " + " ".join(arguments))
+        storage.write_json(args.out, {"provenance": origin, **result})
+
+
+def measure(steps: int, repeats: int, reactive: bool) -> dict[str, Any]:
     result = loading()
-    result["steps_per_second"] = {str(n): speed(n, args.steps, args.repeats, args.reactive) for n in COPIES}
+    result["steps_per_second"] = {str(n): speed(n, steps, repeats, reactive) for n in COPIES}
     result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    if args.json:
-        print(json.dumps(result))
-        return
+    return result
+
+
+def show(result: dict[str, Any]) -> None:
     print(
         f"{result['recordings']} recordings, {result['minutes']:.0f} minutes, {result['problems']} problems: "
         f"{result['file_megabytes']:.1f} MB on disk, {result['array_megabytes']:.0f} MB as arrays, "
@@ -120,10 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{copies:>8}{rate:>12,.0f}{1e6 * int(copies) / rate:>18,.0f}{note}")
 
 
-def show_drivers(table: dict[str, dict[str, float]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(table))
-        return
+def show_drivers(table: dict[str, dict[str, float]]) -> None:
     columns = ("goal", "collision", "off-road", "time-out", "steps", *RULES)
     print(f"{'driver':<16}" + "".join(f"{column:>12}" for column in columns))
     for name, row in table.items():
@@ -131,4 +144,4 @@ def show_drivers(table: dict[str, dict[str, float]], as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
