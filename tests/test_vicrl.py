@@ -104,6 +104,26 @@ def test_samples_are_of_the_beta_distribution_and_so_is_their_gradient(a, b):
     assert float(gradient[1]) == pytest.approx(-trigamma(a + b), rel=0.06)
 
 
+@pytest.mark.parametrize("shape", [0.003, 0.2, 1.0, 7.0])
+def test_slopes_of_gamma_samples_are_those_of_quantiles(shape):
+    """d log g / d shape at a fixed quantile: by differences of quantiles, and as JAX has it where that is exact."""
+    key, shapes = jax.random.key(5), jnp.full(200, shape)
+    sample = np.asarray(vicrl.log_gamma(key, shapes), np.float64)
+    found = np.asarray(jax.grad(lambda a: vicrl.log_gamma(key, a).sum())(shapes))
+    usual = sample > vicrl.SMALLEST
+    theirs = np.asarray(jax.grad(lambda a: jax.random.loggamma(key, a).sum())(shapes))
+    np.testing.assert_allclose(found[usual], theirs[usual], rtol=1e-4)
+    # Far below, log g = (log u + log Gamma(shape + 1)) / shape for a uniform u: the quantile itself is 0.
+    log_u = shape * sample[~usual] - special.gammaln(shape + 1.0)
+    h = 1e-4 * shape
+    high, low = ((log_u + special.gammaln(at + 1.0)) / at for at in (shape + h, shape - h))
+    np.testing.assert_allclose(found[~usual], (high - low) / (2.0 * h), rtol=1e-3)
+    level = stats.gamma(shape).cdf(np.exp(sample[usual]))
+    inside = (level > 1e-6) & (level < 1.0 - 1e-6)
+    high, low = (np.log(stats.gamma(at).ppf(level[inside])) for at in (shape + h, shape - h))
+    np.testing.assert_allclose(found[usual][inside], (high - low) / (2.0 * h), rtol=2e-2)
+
+
 def test_gradients_are_finite_where_the_parameters_are_nearly_zero():
     """The network's outputs at the edge: parameters at their floor, or very large."""
     z = np.random.default_rng(0).standard_normal((256, 2)).astype(np.float32)
