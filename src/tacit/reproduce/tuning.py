@@ -1,7 +1,7 @@
 """The record of tuning: four trials a method on HalfCheetah and Swimmer, with a seed that no evaluation uses,
 for half the steps of `robots`.
 
-Trial 1 is the preset `reference` as it was; each of the others changes what matters most in that method. A trial is
+Trial 1 is the preset `reference` as it is; each of the others changes what matters most in that method. A trial is
 chosen without looking at the true constraint, by the only thing that a user has as well: the return of the
 demonstrators. Who keeps to the constraint cannot earn much more than they do; who fears the wrong things earns less:
 
@@ -35,14 +35,8 @@ TRIALS: dict[str, tuple[dict[str, Any], ...]] = {
     "me-icrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.01}, {"anneal": 1.0}),
     "vicrl": ({}, {"lr_constraint": 0.05}, {"cost": "mean"}, {"anneal": 1.0}),
 }
-BEFORE: dict[str, dict[str, Any]] = {
-    "gacl": {"discriminator_steps": 1},
-    "me-icrl": {"multiplier_lr": 0.1},
-    "vicrl": {"anneal": 0.9},
-}
-"""What the presets had before the trials, where what was chosen stands there now."""
 ROWS = {
-    f"{algo}, trial {number}": Row(algo, settings={**BEFORE.get(algo, {}), **change})
+    f"{algo}, trial {number}": Row(algo, settings=change)
     for algo in METHODS
     for number, change in enumerate(TRIALS[algo], start=1)
 }
@@ -83,13 +77,13 @@ def table(results: dict[str, Any]) -> str:
     lines = ["**chosen without the truth**", "", *header(("method", "chosen", "settings", "the truth would choose"))]
     for algo in METHODS:
         best, true = chosen(results, algo), chosen(results, algo, _stopped)
-        changed = "-" if best is None else _changed(best)
+        changed = "-" if best is None else _words(ROWS[best].settings)
         lines.append(f"| {algo} | {_trial(best)} | {changed} | {_trial(true)} |")
     head = ["", "changed", *(f"{robot}: {what}" for robot in ROBOTS for what in ("score (1)", "over demonstrations"))]
     head += [f"{robot}: violating episodes" for robot in ROBOTS]
     lines += ["", "**every trial**", "", *header(head)]
     for name in compare.rows_in(results, list(ROWS)):
-        cells = [name, _changed(name)]
+        cells = [name, _words(ROWS[name].settings)]
         broken = []
         for robot in ROBOTS:
             runs = runs_of(results, robot, name)
@@ -104,10 +98,8 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", "Score (1): max(0, 1 - |return / return of the demonstrations - 1|)."]) + "\n"
 
 
-def _changed(name: str) -> str:
-    """What a trial changes."""
-    change = TRIALS[ROWS[name].algo][int(name[-1]) - 1]
-    return ", ".join(f"{key} = {value}" for key, value in change.items()) or "nothing"
+def _words(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in settings.items()) or "as in the preset"
 
 
 def _trial(name: str | None) -> str:
