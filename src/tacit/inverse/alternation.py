@@ -30,8 +30,9 @@ from tacit.inverse import clone, constraint_net, deep_run, samples
 from tacit.inverse.constraint_net import Metrics, Net, State
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
+from tacit.run import Run
 
-__all__ = ["Config", "Data", "Rule", "State", "check", "learn", "method", "policy_of", "unit_of"]
+__all__ = ["Config", "Data", "Rule", "State", "check", "learn", "method", "policy_of", "run", "unit_of"]
 
 Array = NDArray[Any]
 
@@ -82,6 +83,8 @@ class Rule:
     """The cost that the forward step is charged, if not that of `cost_of`."""
     before: Callable[[Any, State, np.random.Generator], ppo_lagrangian.State] | None = None
     """(config, state, rng) -> the forward half with which the next forward step begins, if not the last one's."""
+    ceiling: Callable[[Any, LearnedCost, Array], float] = lambda config, cost, rows: 1.0
+    """The largest cost that there can be, see `deep_run.Method`."""
 
 
 def policy_of(state: State) -> Policy:
@@ -269,4 +272,18 @@ def method(rule: Rule) -> deep_run.Method:
         to_arrays=to_arrays,
         from_arrays=from_arrays,
         iterations=all_iterations,
+        ceiling=rule.ceiling,
     )
+
+
+def run(
+    rule: Rule,
+    run: Run,
+    env_id: str,
+    env_kwargs: Mapping[str, Any],
+    demos: Demonstrations,
+    config: Config,
+    seed: int,
+) -> dict[str, Any]:
+    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
+    return deep_run.run(method(rule), run, env_id, env_kwargs, demos, config, seed)

@@ -12,9 +12,10 @@ the learner has learned to stay away, nothing holds the cost up. That is why it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +25,6 @@ from tacit.cost import LearnedCost
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
 
@@ -81,23 +76,11 @@ def cost_of(state: State, config: Config) -> LearnedCost:
 
 
 RULE = alternation.Rule("bc2l", _step, cost_of)
-
-
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
-) -> Iterator[tuple[State, Metrics]]:
-    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
-    yield from alternation.learn(RULE, env, demos, config, seed, state)
+learn = partial(alternation.learn, RULE)
+run = partial(alternation.run, RULE)
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     alternation.check(config)
     deep_run.check(env_id, env_kwargs, config)
-
-
-def run(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)

@@ -26,9 +26,10 @@ each a setting:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -43,12 +44,6 @@ from tacit.forward import ppo_lagrangian
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
 
@@ -169,14 +164,15 @@ def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.r
 # ---------------------------------------------------------------------------------------------------------------------
 # The method
 
-RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before)
+
+def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
+    """There is none: twice what is dear among what the learner tried."""
+    return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
 
 
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
-) -> Iterator[tuple[State, Metrics]]:
-    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
-    yield from alternation.learn(RULE, env, demos, config, seed, state)
+RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, ceiling=_ceiling)
+learn = partial(alternation.learn, RULE)
+run = partial(alternation.run, RULE)
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
@@ -188,16 +184,3 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
     deep_run.check(env_id, env_kwargs, config)
-
-
-def run(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    method = replace(alternation.method(RULE), ceiling=_ceiling)
-    return deep_run.run(method, run, env_id, env_kwargs, demos, config, seed)
-
-
-def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
-    """There is none: twice what is dear among what the learner tried."""
-    return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))

@@ -32,10 +32,10 @@ had an effect on the gradient. And the divergences are  mean[-log(w + eps)]  and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,12 +46,6 @@ from tacit.errors import UserError
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, log_feasibility, outputs
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
 
@@ -206,13 +200,8 @@ def cost_of(state: State, config: Config) -> LearnedCost:
 
 
 RULE = alternation.Rule("me-icrl", _step, cost_of)
-
-
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
-) -> Iterator[tuple[State, Metrics]]:
-    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
-    yield from alternation.learn(RULE, env, demos, config, seed, state)
+learn = partial(alternation.learn, RULE)
+run = partial(alternation.run, RULE)
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
@@ -224,10 +213,3 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
     deep_run.check(env_id, env_kwargs, config)
-
-
-def run(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)

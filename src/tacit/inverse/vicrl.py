@@ -23,9 +23,10 @@ variates, and everything has finite gradients down to there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,12 +39,6 @@ from tacit.forward.ppo_lagrangian import CostFunction
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, outputs
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
 
@@ -210,13 +205,8 @@ def _charged(state: State, config: Config, rng: np.random.Generator) -> CostFunc
 
 
 RULE = alternation.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
-
-
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
-) -> Iterator[tuple[State, Metrics]]:
-    """(state, metrics) after the bootstrap and every outer iteration, until config.total_steps; resumes a state."""
-    yield from alternation.learn(RULE, env, demos, config, seed, state)
+learn = partial(alternation.learn, RULE)
+run = partial(alternation.run, RULE)
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
@@ -231,10 +221,3 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     if not 0 <= config.replay_share < 1:
         raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
     deep_run.check(env_id, env_kwargs, config)
-
-
-def run(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return deep_run.run(alternation.method(RULE), run, env_id, env_kwargs, demos, config, seed)
