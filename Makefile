@@ -34,7 +34,7 @@ test-extras:  ## what needs torch with Stable-Baselines3, Ray, W&B or rliable, i
 	sed -n 's/ \\$$//; /^[a-z].*==/p' requirements/dev.lock > .venv-extras/constraints.txt
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q torch==2.13.0
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q -c .venv-extras/constraints.txt \
-	  -e '.[sb3,ray,wandb,onnx,minari,tensorboard]' rliable pytest hypothesis
+	  -e '.[sb3,ray,wandb,onnx,minari,tensorboard]' rliable 'pandas<3' pytest hypothesis
 	.venv-extras/bin/python -c 'import ray, rliable, stable_baselines3, wandb'
 	.venv-extras/bin/python -m pytest tests/test_sb3.py tests/test_rliable.py tests/test_sweep_ray.py
 	.venv-extras/bin/python -m pytest tests/test_docs.py tests/test_sinks.py -k "sb3 or wandb_offline"
