@@ -30,9 +30,8 @@ from tacit.inverse import clone, constraint_net, deep_run, samples
 from tacit.inverse.constraint_net import Metrics, Net, State
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
-from tacit.run import Run
 
-__all__ = ["Config", "Data", "Rule", "State", "check", "learn", "method", "policy_of", "run", "unit_of"]
+__all__ = ["Config", "Data", "Rule", "State", "check", "learn", "method", "policy_of", "unit_of"]
 
 Array = NDArray[Any]
 
@@ -274,16 +273,3 @@ def method(rule: Rule) -> deep_run.Method:
         iterations=all_iterations,
         ceiling=rule.ceiling,
     )
-
-
-def run(
-    rule: Rule,
-    run: Run,
-    env_id: str,
-    env_kwargs: Mapping[str, Any],
-    demos: Demonstrations,
-    config: Config,
-    seed: int,
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return deep_run.run(method(rule), run, env_id, env_kwargs, demos, config, seed)

@@ -172,7 +172,7 @@ def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
 
 RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, ceiling=_ceiling)
 learn = partial(alternation.learn, RULE)
-run = partial(alternation.run, RULE)
+run = partial(deep_run.run, alternation.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:

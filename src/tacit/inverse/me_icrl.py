@@ -201,7 +201,7 @@ def cost_of(state: State, config: Config) -> LearnedCost:
 
 RULE = alternation.Rule("me-icrl", _step, cost_of)
 learn = partial(alternation.learn, RULE)
-run = partial(alternation.run, RULE)
+run = partial(deep_run.run, alternation.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:

@@ -206,7 +206,7 @@ def _charged(state: State, config: Config, rng: np.random.Generator) -> CostFunc
 
 RULE = alternation.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
 learn = partial(alternation.learn, RULE)
-run = partial(alternation.run, RULE)
+run = partial(deep_run.run, alternation.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
