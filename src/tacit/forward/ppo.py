@@ -337,10 +337,12 @@ def improve(
     gammas: Sequence[float] | None = None,
     lambdas: Sequence[float] | None = None,
     relative: bool = False,
+    hold_policy: bool = False,
 ) -> tuple[State, Metrics]:
     """Learn from a rollout: K signals (T, N), each with its critic, weight, discount and trace decay.
 
-    With `relative` the weights after the first are in units of the standard deviation of the first advantage.
+    With `relative` the weights after the first are in units of the standard deviation of the first advantage. With
+    `hold_policy` only the critics learn, and the policy is the same function of the observation afterwards.
     """
     rng = agent.generator(state)
     n, k = len(rollout), len(signals)
@@ -356,14 +358,14 @@ def improve(
         done=rollout.done,
     )
     hyper = Hyper(
-        weights=np.array(weights, np.float32),
+        weights=np.array([0.0] * k if hold_policy else weights, np.float32),
         gammas=np.array(gammas or (config.gamma,) * k, np.float32),
         lambdas=np.array(lambdas or (config.gae_lambda,) * k, np.float32),
         lr=lr,
         lr_actor=lr * state.lr_factor,
         clip=config.clip,
         beta_return=config.beta if config.entropy == "return" else 0.0,
-        beta_loss=config.beta if config.entropy == "loss" else 0.0,
+        beta_loss=config.beta if config.entropy == "loss" and not hold_policy else 0.0,
         value_coef=config.value_coef,
         max_grad_norm=config.max_grad_norm,
         adam_eps=config.adam_eps,
@@ -380,9 +382,16 @@ def improve(
             f"training diverged after {state.steps} steps: losses or networks are no longer finite"
             " (try a smaller lr, or normalize_obs and normalize_reward)"
         )
-    stats = state.obs_stats
-    if state.iterations and agent.normalises(config, state.interface):
-        stats = normalize.update(stats, rollout.obs.reshape(n, -1))
+    stats, factor = state.obs_stats, state.lr_factor
+    if hold_policy:
+        # Adam counts the steps of policy and critics together: moments that stayed 0 while it counted would make the
+        # policy's first steps three times too long. It begins anew.
+        params = nets.Params(state.params.actor, params.critics)
+        opt_state = agent.optimiser().init(params)
+    else:
+        factor = _adapted(config, factor, float(info["approx_kl"]))
+        if state.iterations and agent.normalises(config, state.interface):
+            stats = normalize.update(stats, rollout.obs.reshape(n, -1))
     new = replace(
         state,
         params=params,
@@ -390,7 +399,7 @@ def improve(
         obs_stats=stats,
         rng=dict(rng.bit_generator.state),
         iterations=state.iterations + 1,
-        lr_factor=_adapted(config, state.lr_factor, float(info["approx_kl"])),
+        lr_factor=factor,
     )
     return new, _train_metrics(new, info, lr * state.lr_factor)
 

@@ -158,7 +158,7 @@ def iterate(
 ) -> tuple[State, Metrics, collect.Rollout]:
     """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides that of the config.
 
-    With `hold_policy` only the critics learn: for a policy that comes from elsewhere.
+    With `hold_policy` only the critics learn, for a policy that comes from elsewhere; the multiplier waits, too.
     """
     started = time.perf_counter()
     learner, rollout = ppo.gather(env, config, state.agent)
@@ -176,7 +176,7 @@ def iterate(
 
     if config.critics == "single":
         learner, signal = ppo.scale_reward(config, learner, rollout.rew - penalty * charged, rollout.done)
-        learner, metrics = ppo.improve(config, learner, rollout, [signal], weights=(0.0 if hold_policy else 1.0,))
+        learner, metrics = ppo.improve(config, learner, rollout, [signal], hold_policy=hold_policy)
     else:
         learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
         # A critic learns values of ordinary size; what the scales have changed is put right in the weight.
@@ -188,10 +188,11 @@ def iterate(
             learner,
             rollout,
             [reward, charged / cost_scale.std],
-            weights=(0.0, 0.0) if hold_policy else (1.0, -penalty),
+            weights=(1.0, -penalty),
             gammas=(config.gamma, config.cost_gamma),
             lambdas=(config.gae_lambda, config.cost_gae_lambda),
             relative=config.penalty_unit == "advantage",
+            hold_policy=hold_policy,
         )
 
     measured = measure(config, costs, learner.carry)
@@ -201,7 +202,8 @@ def iterate(
         "train/penalty": state.multiplier.value * unit,
         "train/cost_mean": float(costs.mean()),
     }
-    new = State(learner, follow(config, state.multiplier, measured, learner.steps), cost_scale, size, rbar)
+    multiplier = state.multiplier if hold_policy else follow(config, state.multiplier, measured, learner.steps)
+    new = State(learner, multiplier, cost_scale, size, rbar)
     return new, metrics | collect.times(len(rollout), started, collected), rollout
 
 

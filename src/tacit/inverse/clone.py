@@ -69,14 +69,17 @@ def start_from(
     """The same training with a policy cloned from the demonstrations, and with the scale of their observations.
 
     The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see, and
-    its rewards are no measure of theirs. The scale of returns is to be found anew.
+    its rewards are no measure of theirs. The scale of returns is to be found anew. That of observations stays as it is
+    from now on: demonstrations are few, so that every rollout would move it, and with it the policy, which is a
+    function of scaled observations. What demonstrators hardly move has a hundredth of the nominal agent's scale.
     """
     learner = state.agent
     obs = learner.interface.encode(demos.observations[demos.rows_before])
     act = learner.interface.from_env(demos.actions)
     stats = learner.obs_stats
     if stats.count:
-        stats = normalize.update(normalize.running(stats.mean.shape), obs)
+        shown = normalize.update(normalize.running(stats.mean.shape), obs)
+        stats = normalize.freeze(replace(shown, var=np.maximum(shown.var, 1e-4 * stats.var)))
     actor = fit(learner.params.actor, normalize.standardise(stats, obs, learner.obs_clip), act, rng)
     if actor.log_std is not None:
         actor = nets.Actor(actor.net, jnp.maximum(actor.log_std, smallest_log_std))

@@ -167,7 +167,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
     held = config.start == "clone" and (state.iteration - 1) * config.rollout_steps < HELD_STEPS
     forward, metrics = ppo.improve(
-        config, forward, rollout, [reward + bonus.reshape(reward.shape)], weights=(0.0 if held else 1.0,)
+        config, forward, rollout, [reward + bonus.reshape(reward.shape)], hold_policy=held
     )
     metrics |= alternation.named(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // constraint_net.REPLAY_PHASES)
