@@ -147,6 +147,25 @@ def test_a_common_factor_of_all_weights_is_no_divergence():
     assert float(published[0]) == pytest.approx(-math.log(1e-5), rel=1e-5)
 
 
+def test_the_published_code_goes_on_where_a_product_overflows():
+    published = me_icrl.published_divergences(np.array([0.5, 200.0], np.float32), np.ones(2, bool))
+    assert np.isfinite(published).all()
+    assert max(map(float, published)) <= 10.0
+
+
+def test_pieces_of_episodes_are_no_divergence():
+    """A common change of every step gives a short piece another weight than a whole episode, and means nothing."""
+    log_ratio = np.full(9, -3.0, np.float32)
+    log_w, there = me_icrl.trajectory_sums(log_ratio, np.array([0, 0, 0, 0, 1, 1, 1, 1, 2]))
+    assert float(me_icrl.divergences(log_w, there)[0]) > 1.0
+    whole = np.array([True, True] + [False] * 7)
+    assert float(me_icrl.divergences(log_w, there & whole)[0]) == pytest.approx(0.0, abs=1e-5)
+    # An inverse step looks at those only: of a single trajectory no divergence can be told.
+    limits = {"forward_kl": 1e-3, "reverse_kl": 1e-3}
+    assert int(step(20, **limits)[2]["inverse/passes"]) < 20
+    assert int(step(20, whole=np.arange(9) == 0, **limits)[2]["inverse/passes"]) == 20
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The inverse step
 
@@ -159,8 +178,9 @@ def step(passes=1, net=None, opt_state=None, **changes):
     }
     orders = constraint_net.orders(np.random.default_rng(0), 30, 9, 0, passes)
     opt_state = constraint_net.OPTIMISER.init(net) if opt_state is None else opt_state
+    data = (expert, learner, TRAJECTORY, changes.pop("whole", np.ones(9, bool)))
     kind = {"weights": "step", "published_code": False} | changes
-    return me_icrl.descend(net, opt_state, (expert, learner, TRAJECTORY), orders, me_icrl.Hyper(**settings), **kind)
+    return me_icrl.descend(net, opt_state, data, orders, me_icrl.Hyper(**settings), **kind)
 
 
 def test_weights_matter_and_never_in_the_published_code():
@@ -204,7 +224,12 @@ def test_minibatches_visit_different_rows():
 
 def test_trajectories_are_numbered():
     times = np.array([[3, 0], [4, 1], [0, 2], [1, 0]])
-    np.testing.assert_array_equal(alternation.trajectories(times).reshape(4, 2), [[0, 2], [0, 2], [1, 2], [1, 3]])
+    numbers, whole = alternation.trajectories(times, np.array([True, False]))
+    np.testing.assert_array_equal(numbers.reshape(4, 2), [[0, 2], [0, 2], [1, 2], [1, 3]])
+    np.testing.assert_array_equal(whole, [False, True, True] + [False] * 5)
+    numbers, whole = alternation.trajectories(np.array([[3, 7], [4, 8]]), np.array([True, True]))
+    np.testing.assert_array_equal(numbers, [0, 1, 0, 1])
+    np.testing.assert_array_equal(whole, [True, True, False, False])  # none is whole: both are taken as they are
 
 
 # ---------------------------------------------------------------------------------------------------------------------

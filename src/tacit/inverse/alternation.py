@@ -66,6 +66,8 @@ class Data:
     """(m, d) of the learner's last steps."""
     trajectory: Array
     """(m,) which of its trajectories a step of the learner belongs to, numbered from 0."""
+    whole: Array
+    """(m,) of the trajectory with each number, whether it was seen from its first step to its last."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def _inverse(
     data = Data(
         state.inputs.scaled(expert.rows),
         state.inputs.scaled(phase.rows[-last:]),
-        trajectories(phase.times[-last:].reshape(-1, rollouts[0].done.shape[1])),
+        *trajectories(phase.times[-last:].reshape(-1, rollouts[0].done.shape[1]), rollouts[-1].done[-1]),
     )
     net, opt_state, metrics = rule.step(config, state, data, rng)
     state = constraint_net.remember(replace(state, params=net, opt_state=opt_state), phase, rng)
@@ -236,16 +238,23 @@ def _inverse(
     return state, metrics | constraint_net.cost_metrics(cost, state.inputs, expert.rows, phase.rows[-last:])
 
 
-def trajectories(times: Array) -> Array:
-    """(T * N,) numbers of the trajectories in T steps of N environments, whose step numbers are times (T, N).
+def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
+    """(T * N,) numbers of the trajectories in T steps of N environments, and (T * N,) whether one of a number is whole.
 
-    An episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is
-    seen.
+    The steps' own numbers are times (T, N), and ended (N,) marks the episodes that end with the last of them. An
+    episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is seen,
+    but not a whole one. If there is no whole one, all count as whole.
     """
     starts = times == 0
     starts[0] = True
     counts = starts.sum(axis=0)
-    return (np.cumsum(starts, axis=0) - 1 + (np.cumsum(counts) - counts)).reshape(-1).astype(np.int32)
+    last = np.cumsum(counts) - 1
+    first = last + 1 - counts
+    whole = np.arange(times.size) <= last[-1]
+    cut = np.concatenate([first[times[0] != 0], last[~ended]])
+    if len(np.unique(cut)) <= last[-1]:
+        whole[cut] = False
+    return (np.cumsum(starts, axis=0) - 1 + first).reshape(-1).astype(np.int32), whole
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -57,6 +57,9 @@ class Config(deep_run.Settings, constraint_net.Settings, ppo.Config):
     """Steps of the discriminator after a rollout."""
     bootstrap_steps: int = 0
     """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
+    absorbing: bool = False
+    """Where no demonstration ends early, ending an episode is worth as much as staying for ever where log D is lowest
+    (the lowest tenth of a rollout); otherwise nothing, and as log D is negative, ending is better than living."""
 
 
 def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
@@ -164,11 +167,12 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     if not np.isfinite(bonus).all():
         raise RunFailed(f"training diverged after {forward.steps} steps: the discriminator is no longer finite")
     forward, reward = ppo.scale_reward(config, forward, rollout.rew, rollout.done)
+    signal = reward + bonus.reshape(reward.shape)
+    if config.absorbing and expert.absorbed == 0:
+        signal += config.gamma / (1.0 - config.gamma) * np.quantile(bonus, 0.1) * rollout.terminated
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
     held = config.start == "clone" and (state.iteration - 1) * config.rollout_steps < HELD_STEPS
-    forward, metrics = ppo.improve(
-        config, forward, rollout, [reward + bonus.reshape(reward.shape)], hold_policy=held
-    )
+    forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=held)
     metrics |= alternation.named(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // constraint_net.REPLAY_PHASES)
     if forward.steps // kept > state.steps // kept:
@@ -208,6 +212,8 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
             raise UserError(f"{name} is at least 1, not {getattr(config, name)}")
     if config.bootstrap_steps < 0:
         raise UserError(f"bootstrap_steps cannot be negative, it is {config.bootstrap_steps}")
+    if config.absorbing and config.gamma == 1:
+        raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
     deep_run.check(env_id, env_kwargs, config)
 
 

@@ -103,11 +103,11 @@ def divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def published_divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
-    """What the published code compares with the same limits."""
+    """What the published code compares with the same limits; it goes on where a product of ratios overflows."""
     mean = lambda x: jnp.where(there, x, 0.0).sum() / there.sum()  # noqa: E731
     w = jnp.exp(log_w)
     w_mean, log = mean(w), jnp.log(w + EPSILON)
-    return mean(-log), mean((w - w_mean) * log) / (w_mean + EPSILON)
+    return jnp.nan_to_num(mean(-log)), jnp.nan_to_num(mean((w - w_mean) * log) / (w_mean + EPSILON))
 
 
 class Hyper(NamedTuple):
@@ -121,21 +121,25 @@ class Hyper(NamedTuple):
 def descend(
     net: Net,
     opt_state: Any,
-    data: tuple[Any, Any, Any],
+    data: tuple[Any, Any, Any, Any],
     orders: tuple[Any, Any],
     hyper: Hyper,
     *,
     weights: str,
     published_code: bool,
 ) -> tuple[Net, Any, dict[str, jax.Array]]:
-    """The inverse step on (expert (n, d), learner (m, d), trajectory (m,)); orders are those of `constraint_net`."""
-    expert, learner, trajectory = data
+    """The inverse step on (expert (n, d), learner (m, d), trajectory (m,), whole (m,)) as in `alternation.Data`.
+
+    Orders are those of `constraint_net`. Divergences are those of whole trajectories: log w grows with the length, so
+    that pieces beside them would look like another model.
+    """
+    expert, learner, trajectory, whole = data
     old = log_feasibility(net, learner)
 
     def judged(net: Net) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         log_ratio = log_feasibility(net, learner) - old
-        sums = trajectory_sums(log_ratio, trajectory)
-        kl = published_divergences(*sums) if published_code else divergences(*sums)
+        log_w, there = trajectory_sums(log_ratio, trajectory)
+        kl = (published_divergences if published_code else divergences)(log_w, there & whole)
         if weights == "none" or (published_code and weights == "step"):
             return jnp.ones_like(log_ratio), kl
         return (step_weights(log_ratio) if weights == "step" else trajectory_weights(log_ratio, trajectory)), kl
@@ -184,7 +188,7 @@ def _step(config: Config, state: State, data: Data, rng: np.random.Generator) ->
     net, opt_state, info = descend(
         state.params,
         state.opt_state,
-        (data.expert, data.learner, data.trajectory),
+        (data.expert, data.learner, data.trajectory, data.whole),
         orders,
         Hyper(lr, config.delta, config.forward_kl, config.reverse_kl),
         weights=config.weights,
