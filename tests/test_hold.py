@@ -7,8 +7,8 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from baseline_helpers import LINE, SMALL, to_the_right
 
+from baseline_helpers import LINE, SMALL, to_the_right
 from tacit.forward import ppo_lagrangian
 from tacit.forward.collect import make_vec
 from tacit.inverse import bc2l, gacl, irl_correction, mce, me_icrl, vicrl
