@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import gymnasium as gym
 import jax
 import numpy as np
 import pytest
@@ -80,6 +81,39 @@ def test_ppo_gets_the_normalised_reward_and_the_bonus(monkeypatch):
     expected = np.clip(rollout.rew / seen["scale"], -10, 10) + bonus
     np.testing.assert_allclose(seen["signals"][0], expected, rtol=1e-3, atol=1e-3)
     assert metrics["inverse/bonus"] == pytest.approx(bonus.mean(), rel=1e-3)
+
+
+class Cliff(Line):
+    """Where the forbidden side begins, the episode ends."""
+
+    def step(self, action):
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, self.x < -1.0, truncated, info
+
+
+gym.register("tacit-baselines/Cliff-v0", entry_point=Cliff)
+
+
+@pytest.mark.parametrize("absorbing", [False, True])
+def test_ending_has_a_price_where_no_demonstration_ends(monkeypatch, absorbing):
+    """It is that of the lowest tenth of log D for ever after; other steps are as they were."""
+    seen = {}
+    original = gacl.ppo.improve
+
+    def spy(config, state, rollout, signals, **kwargs):
+        seen.update(rollout=rollout, signal=signals[0], scale=state.reward_scale.std)
+        return original(config, state, rollout, signals, **kwargs)
+
+    monkeypatch.setattr(gacl.ppo, "improve", spy)
+    config = gacl.Config(**{**vars(CONFIG), "total_steps": 3000, "absorbing": absorbing})
+    state, _ = learn(gacl, config, env="tacit-baselines/Cliff-v0")[-1]
+    rollout = seen["rollout"]
+    z = state.inputs.scaled(state.inputs.rows(rollout.next_obs.reshape(-1, 1)))
+    bonus = np.log(expit(-output_by_hand(state.params, z)[:, 0]) + 1e-5)
+    expected = np.clip(rollout.rew / seen["scale"], -10, 10) + bonus.reshape(rollout.rew.shape)
+    assert rollout.terminated.any()
+    expected[rollout.terminated] += absorbing * 0.99 / 0.01 * np.quantile(bonus, 0.1)
+    np.testing.assert_allclose(seen["signal"], expected, rtol=1e-3, atol=1e-3)
 
 
 def test_the_cost_separates_the_forbidden_side():

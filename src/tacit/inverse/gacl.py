@@ -86,6 +86,11 @@ def descend(net: Net, opt_state: Any, expert: Any, learner: Any, lr: float) -> t
 _bonus = jax.jit(log_feasibility)
 
 
+def price_of_ending(bonus: Array, gamma: float) -> float:
+    """What the lowest tenth of these log D would be worth for ever after."""
+    return gamma / (1.0 - gamma) * float(np.quantile(bonus, 0.1))
+
+
 def policy_of(state: State) -> Policy:
     return agent.policy_of(state.forward)
 
@@ -169,7 +174,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     forward, reward = ppo.scale_reward(config, forward, rollout.rew, rollout.done)
     signal = reward + bonus.reshape(reward.shape)
     if config.absorbing and expert.absorbed == 0:
-        signal += config.gamma / (1.0 - config.gamma) * np.quantile(bonus, 0.1) * rollout.terminated
+        signal += price_of_ending(bonus, config.gamma) * rollout.terminated
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
     held = config.start == "clone" and (state.iteration - 1) * config.rollout_steps < HELD_STEPS
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=held)
