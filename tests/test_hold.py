@@ -11,7 +11,7 @@ import pytest
 from baseline_helpers import LINE, SMALL, to_the_right
 from tacit.forward import ppo_lagrangian
 from tacit.forward.collect import make_vec
-from tacit.inverse import bc2l, gacl, irl_correction, mce, me_icrl, vicrl
+from tacit.inverse import bc2l, clone, gacl, irl_correction, mce, me_icrl, vicrl
 
 OBSERVATIONS = np.linspace(-4.0, 4.0, 9, dtype=np.float32)[:, None]
 PHASE = 1024
@@ -37,6 +37,18 @@ def test_the_clone_of_gacl_is_the_same_policy_until_its_critic_is_ready(monkeypa
     for one in held:
         np.testing.assert_array_equal(one, cloned)
     assert np.abs(released - cloned).max() > 1e-4
+
+
+def test_an_entry_that_demonstrators_never_move_keeps_a_hundredth_of_the_nominal_scale():
+    env = make_vec(LINE, 8)
+    config = ppo_lagrangian.Config(n_envs=8, rollout_steps=256, batch_size=256, hidden=(16, 16))
+    state, _, _ = ppo_lagrangian.iterate(env, config, ppo_lagrangian.init(env, config, 0))
+    still = to_the_right(2)
+    still = replace(still, observations=np.full_like(still.observations, 0.5))
+    stats = clone.start_from(state, still, np.random.default_rng(0), -4.0).agent.obs_stats
+    assert stats.frozen
+    assert stats.mean[0] == pytest.approx(0.5)
+    assert stats.var[0] == pytest.approx(1e-4 * state.agent.obs_stats.var[0])
 
 
 @pytest.mark.parametrize("critics", ["separate", "single"])

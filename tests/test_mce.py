@@ -156,6 +156,16 @@ def test_moments_of_a_phase():
     assert weight[4] == pytest.approx(weight[0])
 
 
+def test_thinned_rows_are_of_all_copies():
+    copies = np.tile(np.arange(8), 2048)
+    kept = samples.thinned(copies, 4096)
+    assert len(kept) == 4096
+    counts = np.bincount(kept, minlength=8)
+    assert counts.min() > 400
+    np.testing.assert_array_equal(samples.thinned(copies[:100], 4096), copies[:100])
+    np.testing.assert_array_equal(samples.thinned(copies + 10.0, 4096), kept + 10.0)  # the truth beside its rows
+
+
 def test_scale_is_that_of_the_narrower_distribution():
     rng = np.random.default_rng(3)
     wide, narrow = 100.0 + 50.0 * rng.standard_normal((4000, 1)), 1.0 + 0.5 * rng.standard_normal((4000, 1))

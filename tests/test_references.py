@@ -13,7 +13,7 @@ import pytest
 
 from tacit import launch, presets, storage
 from tacit.cli import main
-from tacit.forward import ppo, ppo_reference, rcpo
+from tacit.forward import ppo, ppo_lagrangian, ppo_reference, rcpo
 from tacit.inverse.registry import find
 from tacit.run import Run
 
@@ -129,8 +129,11 @@ def test_without_demonstrations(tmp_path):
         launch.resolve("mce", "CartPole-v1")
 
 
-@pytest.mark.parametrize("env", ["Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum", "Gridworld"])
-@pytest.mark.parametrize("algo", ["ppo", "rcpo", "gacl", "me-icrl", "vicrl", "bc2l", "irl-correction", "retrain"])
+ENVS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum", "Gridworld")
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("algo", ["gacl", "me-icrl", "vicrl", "bc2l", "irl-correction"])
 def test_presets_have_the_engine_and_budgets_of_mce(algo, env):
     """Everything of PPO, and how the loop begins; what belongs to a method alone may differ."""
     ours, theirs = find("mce").config(f"tacit/{env}-v0"), find(algo).config(f"tacit/{env}-v0")
@@ -140,6 +143,19 @@ def test_presets_have_the_engine_and_budgets_of_mce(algo, env):
     shared |= set() if algo == "irl-correction" else {"forward_steps"}  # short ones are among its stabilisers
     differing = {name for name in shared if getattr(theirs, name, None) not in (None, getattr(ours, name))}
     assert differing == set()
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_agents_from_nothing_have_the_budget_of_mce_and_one_engine(env):
+    ours = find("mce").config(f"tacit/{env}-v0")
+    told, frozen, free = (find(algo).config(f"tacit/{env}-v0") for algo in ("rcpo", "retrain", "ppo"))
+    assert told.total_steps == frozen.total_steps == free.total_steps == ours.total_steps
+    for field in fields(ppo_lagrangian.Config):  # only the cost differs
+        assert getattr(told, field.name) == getattr(frozen, field.name), field.name
+    for field in fields(ppo.Config):
+        assert getattr(told, field.name) == getattr(free, field.name), field.name
+    forever = 1 / (1 - told.cost_gamma)
+    assert told.terminal_cost == (pytest.approx(forever) if env in ("Pendulum", "Walker") else 0)
 
 
 def test_published_presets():

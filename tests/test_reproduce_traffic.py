@@ -52,7 +52,7 @@ def test_known_baselines_join_with_the_same_engine() -> None:
     for name in set(wanted) & set(traffic.BASELINES):
         job = wanted[name]
         config = ALGORITHMS[job.algo].config(job.env, job.preset, job.settings)
-        for setting in ("gamma", "total_steps", "n_envs"):
+        for setting in ("gamma", "total_steps", "n_envs", "bootstrap_steps", "forward_steps"):
             if hasattr(config, setting):
                 assert getattr(config, setting) == getattr(reference, setting), (name, setting)
 

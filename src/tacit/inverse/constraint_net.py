@@ -34,6 +34,8 @@ EPSILON = 1e-5
 OPTIMISER = optax.scale_by_adam(eps=1e-5)
 REPLAY_ROWS, REPLAY_PHASES = 2048, 40
 """Steps of the learner that are kept: so many of each of the last phases."""
+NOMINAL_ROWS = 8192
+"""Kept of the bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -168,16 +170,15 @@ class State:
 
 def fresh_state(forward: Any, params: Net, inputs: Inputs, phase: samples.Phase, rng: np.random.Generator) -> State:
     """After the bootstrap, of which `phase` are the steps."""
-    each = max(1, len(phase.rows) // 8192)
     return State(
         forward=forward,
         params=params,
         opt_state=OPTIMISER.init(params),
         inputs=inputs,
         replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
-        nominal=phase.rows[::each],
+        nominal=samples.thinned(phase.rows, NOMINAL_ROWS),
         replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
-        nominal_truth=phase.truth[::each],
+        nominal_truth=samples.thinned(phase.truth, NOMINAL_ROWS),
         rng=dict(rng.bit_generator.state),
     )
 
@@ -214,7 +215,7 @@ def scaled_inputs(inputs: Inputs, face: Interface, config: Settings, expert: Arr
 
 def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> Metrics:
     """What every method logs of its cost, on rows of demonstrations and of the learner."""
-    expert, learner = (rows[:: max(1, len(rows) // 4096)] for rows in (expert, learner))
+    expert, learner = (samples.thinned(rows, 4096) for rows in (expert, learner))
     expert_cost = cost.of_rows(expert)
     return {
         "dual/expert_cost": float(expert_cost.mean()),

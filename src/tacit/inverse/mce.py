@@ -177,6 +177,10 @@ REPLAY_ROWS = 2048
 """Kept of each forward phase."""
 REPLAY_CANDIDATES = 8192
 """Rows of the replay from which an inverse step draws."""
+THINNED = 4096
+"""Rows that tell the mean and the quantiles of a phase's costs."""
+NOMINAL_ROWS = 8192
+"""Kept of the bootstrap."""
 
 
 def policy_of(state: State) -> Policy:
@@ -242,8 +246,9 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         iteration=state.iteration + 1,
         **_remember(config, state, phase, rng),
     )
-    learner_cost = np.asarray(costs(params, _thinned(learner_z)))
-    expert_cost = np.asarray(costs(params, _thinned(expert_z)))
+    some = samples.thinned(learner_z, THINNED)
+    learner_cost = np.asarray(costs(params, some))
+    expert_cost = np.asarray(costs(params, samples.thinned(expert_z, THINNED)))
     absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.9)))
     return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
@@ -255,13 +260,8 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         "dual/lam_max": float(lam.max()),
         "dual/absorbing": absorbing,
         "dual/absorbed": phase.absorbed,
-        "dual/clipped": float((np.abs(_thinned(learner_z)) >= state.inputs.clip).any(axis=-1).mean()),
+        "dual/clipped": float((np.abs(some) >= state.inputs.clip).any(axis=-1).mean()),
     }
-
-
-def _thinned(rows: Array) -> Array:
-    """Enough of them for a mean or a quantile."""
-    return rows[:: max(1, len(rows) // 4096)]
 
 
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
@@ -339,9 +339,9 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         opt_state=OPTIMISER.init(params),
         inputs=inputs,
         replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
-        nominal=phase.rows[:: max(1, len(phase.rows) // 8192)],
+        nominal=samples.thinned(phase.rows, NOMINAL_ROWS),
         replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
-        nominal_truth=phase.truth[:: max(1, len(phase.rows) // 8192)],
+        nominal_truth=samples.thinned(phase.truth, NOMINAL_ROWS),
         absorbing=0.0,
         rng=dict(rng.bit_generator.state),
     )

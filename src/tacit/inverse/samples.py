@@ -171,6 +171,14 @@ def require_features(inputs: Inputs, rows: Array, where: str) -> None:
         )
 
 
+def thinned(rows: Array, most: int) -> Array:
+    """At most so many of them, always the same ones of equally many rows.
+
+    Copies of the environment take turns in rows, so that every fourth row would be two copies of eight.
+    """
+    return rows if len(rows) <= most else rows[np.random.default_rng(0).permutation(len(rows))[:most]]
+
+
 def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
     """Warn if the nominal policy has never been paid anything."""
     if not any(rollout.rew.any() for rollout in rollouts):

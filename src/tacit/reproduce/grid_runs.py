@@ -153,7 +153,7 @@ def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers) -> str:
     known = np.array([value for value in map(of, runs) if value is not None])
     if not len(known):
         return "-"
-    few = f" n={len(known)}" if len(known) < 2 else ""
+    few = f" n={len(known)}" if len(known) < len(SEEDS) else ""
     return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else few)
 
 

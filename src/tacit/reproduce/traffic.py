@@ -46,13 +46,15 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
 
 
 def engine(task: str) -> dict[str, Any]:
-    """What mce's reference preset says of PPO and of the cost's inputs on this task: the same for everybody."""
+    """What mce's reference preset says of PPO, phases and the cost's inputs on this task: the same for everybody."""
     import dataclasses
 
     from tacit import presets
     from tacit.forward import ppo_lagrangian
 
-    forward = {"inputs"} | {field.name for field in dataclasses.fields(ppo_lagrangian.Config)}
+    forward = {"inputs", "bootstrap_steps", "forward_steps"} | {
+        field.name for field in dataclasses.fields(ppo_lagrangian.Config)
+    }
     return {key: value for key, value in presets.load("mce", "reference", env_of(task)).items() if key in forward}
 
 
