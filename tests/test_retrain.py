@@ -220,9 +220,9 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     source = source_run(out)
     arguments = {
-        "fence": ["retrain", str(source.path), "--steps", "8192", *SET],
-        "nothing": ["retrain", str(source.path), "--steps", "8192", "--charge", "raw", *SET, *FREE],
-        "plane": ["transfer", str(source.path), "--to", PLANE, "--steps", "8192", *SET],
+        "fence": ["retrain", str(source.path), "--steps", "24576", *SET],
+        "nothing": ["retrain", str(source.path), "--steps", "24576", "--charge", "raw", *SET, *FREE],
+        "plane": ["transfer", str(source.path), "--to", PLANE, "--steps", "24576", *SET],
     }
     found = {}
     for name, args in arguments.items():
