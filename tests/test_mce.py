@@ -278,6 +278,18 @@ def test_the_true_cost_is_not_used(monkeypatch):
     assert all(jax.tree.leaves(same))
 
 
+@pytest.mark.parametrize("critics", ["separate", "single"])
+def test_the_scale_of_rewards_follows_the_cost_where_one_critic_learns_both(critics):
+    """Frozen before there is a cost, it would be the scale of something else, and most of R - c beyond the clip."""
+    config = replace(SMALL, critics=critics, penalty_unit="reward", lam_init=5.0, feature_bias=0.0, total_steps=5000)
+    (first, _), *_, (last, _) = learn(config)
+    sizes = [float(state.forward.agent.reward_scale.std) for state in (first, last)]
+    if critics == "single":
+        assert sizes[1] > 1.5 * sizes[0]
+    else:
+        assert sizes[1] == sizes[0]
+
+
 @pytest.mark.parametrize("moments", ["absorbing", "sum"])
 def test_resumed_from_arrays_is_the_same_run(moments):
     """On a robot, whose environments can be put back where they were."""

@@ -331,7 +331,7 @@ def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tu
         metrics |= {"dual/reconstruction_first": losses[0], "dual/reconstruction_last": losses[-1]}
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
-    else:
+    elif config.critics == "separate":  # a single critic's scale is that of R - c, and there has been no c yet
         forward = ppo_lagrangian.freeze_reward_scale(forward)
     state = State(
         forward=forward,
