@@ -101,6 +101,23 @@ def test_name_does_not_change_between_versions():
     assert run_name(settings) == f"a-my-env-s7-{storage.sha256_of_bytes(text.encode())[:8]}"
 
 
+@pytest.mark.parametrize(
+    ("algo", "config", "corrected"),
+    [
+        ("mce", {"start": "nominal", "critics": "separate"}, False),
+        ("mce", {"start": "clone", "critics": "separate"}, True),
+        ("mce", {"start": "nominal", "critics": "single"}, True),
+        ("gacl", {"start": "clone"}, True),
+        ("rcpo", {"critics": "single"}, False),
+    ],
+)
+def test_runs_from_before_a_correction_are_not_taken_for_runs_of_today(algo, config, corrected):
+    settings = {**SETTINGS, "algo": algo, "config": config}
+    before = storage.to_json({**settings, "demos": "00"}, sort_keys=True)
+    was = f"{algo}-gridworld-s0-{storage.sha256_of_bytes(before.encode())[:8]}"
+    assert (run_name(settings) != was) == corrected
+
+
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 

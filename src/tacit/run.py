@@ -313,16 +313,21 @@ def run_name(settings: Mapping[str, Any]) -> str:
     return f"{settings['algo']}-{slug}-s{settings['seed']}-{digest[:8]}"
 
 
-REVISIONS = {("mce", "clone"): 2}
-"""Where the same settings have come to mean something else, by algorithm and start: 2 since a clone is held still until
-the critics know it. Runs from before have another name, so that nothing takes them for runs of today."""
+def _revision(settings: Mapping[str, Any]) -> int:
+    """2 where the same settings mean something else today: runs from before are not taken for runs of today.
+
+    A clone is held still until the critics know it; the scale of rewards of mce with one critic follows the cost.
+    """
+    config = settings["config"]
+    mixed = settings["algo"] == "mce" and config.get("critics") == "single"
+    return 2 if config.get("start") == "clone" or mixed else 1
 
 
 def _identity(settings: Mapping[str, Any]) -> Any:
     """What makes two runs the same run, in the form in which it is read back from disk."""
     demos = settings["demos"]
     identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
-    if revision := REVISIONS.get((settings["algo"], settings["config"].get("start", ""))):
+    if (revision := _revision(settings)) > 1:
         identity["revision"] = revision
     return storage.from_json(storage.to_json(identity))
 
