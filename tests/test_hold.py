@@ -24,7 +24,8 @@ def heads(module, config, n: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("module", [mce, me_icrl, vicrl, bc2l, irl_correction], ids=lambda module: module.__name__)
-def test_the_clone_is_the_same_policy_after_the_first_phase(module):
+def test_the_clone_is_the_same_policy_after_the_first_phase(module, monkeypatch):
+    monkeypatch.setattr(clone, "HELD_STEPS", PHASE)
     config = module.Config(**{**SMALL, "forward_steps": PHASE, "start": "clone"})
     cloned, held, released = heads(module, config, 3)
     np.testing.assert_array_equal(held, cloned)
@@ -32,11 +33,23 @@ def test_the_clone_is_the_same_policy_after_the_first_phase(module):
 
 
 def test_the_clone_of_gacl_is_the_same_policy_until_its_critic_is_ready(monkeypatch):
-    monkeypatch.setattr(gacl, "HELD_STEPS", 2 * SMALL["rollout_steps"])
+    monkeypatch.setattr(clone, "HELD_STEPS", 2 * SMALL["rollout_steps"])
     cloned, *held, released = heads(gacl, gacl.Config(**SMALL, start="clone"), 4)
     for one in held:
         np.testing.assert_array_equal(one, cloned)
     assert np.abs(released - cloned).max() > 1e-4
+
+
+@pytest.mark.parametrize("each", [2048, 4096, 8192, 16_384, 20_000])
+def test_every_method_holds_its_clone_for_as_many_steps(each):
+    """However long its phases are, and at most for a tenth of a run; the scale of rewards freezes once, at the end."""
+    config = mce.Config(start="clone", total_steps=600_000)
+    held = [clone.held(config, phase, each) for phase in range(20)]
+    assert each * sum(held) == max(each, 16_384)
+    assert [clone.released(config, phase, each) for phase in range(20)].index(True) == sum(held) - 1
+    short = replace(config, total_steps=30_000)
+    assert sum(clone.held(short, phase, each) for phase in range(20)) == -(-3000 // each)
+    assert not clone.held(replace(config, start="nominal"), 0, each)
 
 
 def test_an_entry_that_demonstrators_never_move_keeps_a_hundredth_of_the_nominal_scale():

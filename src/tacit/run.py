@@ -313,6 +313,10 @@ def run_name(settings: Mapping[str, Any]) -> str:
     return f"{settings['algo']}-{slug}-s{settings['seed']}-{digest[:8]}"
 
 
+ADDED = {"absorbing_quantile": 0.9}
+"""Settings that came later, with what was done before there were any: at that, they are not part of a run's name."""
+
+
 def _revision(settings: Mapping[str, Any]) -> int:
     """2 where the same settings mean something else today: runs from before are not taken for runs of today.
 
@@ -327,6 +331,7 @@ def _identity(settings: Mapping[str, Any]) -> Any:
     """What makes two runs the same run, in the form in which it is read back from disk."""
     demos = settings["demos"]
     identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
+    identity["config"] = {key: value for key, value in settings["config"].items() if ADDED.get(key) != value}
     if (revision := _revision(settings)) > 1:
         identity["revision"] = revision
     return storage.from_json(storage.to_json(identity))

@@ -84,6 +84,8 @@ class Rule:
     """The cost that the forward step is charged, if not that of `cost_of`."""
     before: Callable[[Any, State, np.random.Generator], ppo_lagrangian.State] | None = None
     """(config, state, rng) -> the forward half with which the next forward step begins, if not the last one's."""
+    terminal: Callable[[Any, State, Expert], float] | None = None
+    """(config, state, demonstrations) -> cost of ending an episode, if not that of the settings."""
     ceiling: Callable[[Any, LearnedCost, Array], float] = lambda config, cost, rows: 1.0
     """The largest cost that there can be, see `deep_run.Method`."""
 
@@ -172,9 +174,13 @@ def _iterate(rule: Rule, env: VectorEnv, config: Config, state: State, expert: E
     rng = constraint_net.generator(state)
     cost = rule.cost_of(state, config).of_steps if rule.charged is None else rule.charged(state, config, rng)
     first = state.forward if rule.before is None else rule.before(config, state, rng)
+    terminal = config.terminal_cost if rule.terminal is None else rule.terminal(config, state, expert)
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-    cloned = config.start == "clone" and state.iteration == 1
-    forward, rollouts, metrics = _forward(env, config, first, config.forward_steps, cost, hold_policy=cloned)
+    phase, each = state.iteration - 1, config.forward_steps
+    holds = clone.held(config, phase, each)
+    forward, rollouts, metrics = _forward(env, config, first, each, cost, terminal, hold_policy=holds)
+    if clone.released(config, phase, each):
+        forward = ppo_lagrangian.freeze_reward_scale(forward)
     between = time.perf_counter()
     state, inverse = _inverse(rule, config, replace(state, forward=forward), expert, rollouts, rng)
     now = time.perf_counter()
@@ -195,13 +201,16 @@ def _forward(
     state: ppo_lagrangian.State,
     steps: int,
     cost: ppo_lagrangian.CostFunction,
+    terminal_cost: float | None = None,
     *,
     hold_policy: bool,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics]:
     """PPO-Lagrangian for so many steps; the rollouts, and the last metrics with what belongs to the truth named so."""
     rollouts, seconds = [], {"time/rollout_seconds": 0.0, "time/update_seconds": 0.0}
     for _ in range(max(1, steps // config.rollout_steps)):
-        state, metrics, rollout = ppo_lagrangian.iterate(env, config, state, cost, hold_policy=hold_policy)
+        state, metrics, rollout = ppo_lagrangian.iterate(
+            env, config, state, cost, terminal_cost, hold_policy=hold_policy
+        )
         rollouts.append(rollout)
         seconds = {name: total + metrics[name] for name, total in seconds.items()}
     return state, rollouts, named(metrics) | seconds

@@ -63,6 +63,20 @@ def _fit(actor: Any, opt_state: Any, obs: Any, act: Any, lr: float) -> tuple[Any
     return jax.lax.scan(step, (actor, opt_state), (obs, act))[0]
 
 
+HELD_STEPS = 16_384
+"""Environment steps during which a clone stands still while the critics get to know it; at most a tenth of a run."""
+
+
+def held(config: Any, phase: int, steps: int) -> bool:
+    """Whether the clone stands still in this phase of the loop (the first is 0), each of so many environment steps."""
+    return bool(config.start == "clone" and phase * steps < min(HELD_STEPS, config.total_steps // 10))
+
+
+def released(config: Any, phase: int, steps: int) -> bool:
+    """Whether this phase is the last in which it does: the scale of rewards is known by then, and stays."""
+    return held(config, phase, steps) and not held(config, phase + 1, steps)
+
+
 def start_from(
     state: ppo_lagrangian.State, demos: Demonstrations, rng: np.random.Generator, smallest_log_std: float
 ) -> ppo_lagrangian.State:

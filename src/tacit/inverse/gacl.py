@@ -176,8 +176,10 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     if config.absorbing and expert.absorbed == 0:
         signal += price_of_ending(bonus, config.gamma) * rollout.terminated
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-    held = config.start == "clone" and (state.iteration - 1) * config.rollout_steps < HELD_STEPS
-    forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=held)
+    number, each = state.iteration - 1, config.rollout_steps
+    forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, each))
+    if clone.released(config, number, each):
+        forward = agent.freeze_reward_scale(forward)
     metrics |= alternation.named(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // constraint_net.REPLAY_PHASES)
     if forward.steps // kept > state.steps // kept:
@@ -198,10 +200,6 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
         "time/update_seconds": times["time/update_seconds"] - (between - collected),
     }
     return state, metrics | times
-
-
-HELD_STEPS = 16_384
-"""Environment steps during which the policy of start="clone" stands still while its critic learns."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ each a setting:
     expert_square   costs of demonstrations stay near 0
     critics         one of the reward and one of the cost: when c moves, the reward's stays right
     few steps       one step of a large batch between short forward phases, so that (2) moves slowly
+    ending          where demonstrations live on, ending an episode costs what dear living would for ever (ours)
     resets          the last layers of policy and cost critic are made anew now and then: c has moved since they began
 """
 
@@ -44,6 +45,7 @@ from tacit.forward import ppo_lagrangian
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
+from tacit.inverse.samples import Expert
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
 
@@ -170,7 +172,16 @@ def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
     return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
 
 
-RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, ceiling=_ceiling)
+def _ending(config: Config, state: State, expert: Expert) -> float:
+    """Where no demonstration ends early: what the dearest tenth of the learner's last steps would cost for ever after,
+    as in MCE-ICRL. Nothing otherwise, or where even those earn."""
+    if expert.absorbed or config.cost_gamma == 1 or not len(state.replay):
+        return config.terminal_cost
+    dear = float(np.quantile(cost_of(state, config).of_rows(state.replay[-1]), 0.9))
+    return config.terminal_cost + config.cost_gamma / (1.0 - config.cost_gamma) * max(0.0, dear)
+
+
+RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, terminal=_ending, ceiling=_ceiling)
 learn = partial(alternation.learn, RULE)
 run = partial(deep_run.run, alternation.method(RULE))
 

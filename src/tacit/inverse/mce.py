@@ -173,7 +173,8 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     some = samples.thinned(learner_z, THINNED)
     learner_cost = np.asarray(costs(params, some))
     expert_cost = np.asarray(costs(params, samples.thinned(expert_z, THINNED)))
-    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, float(np.quantile(learner_cost, 0.9)))
+    living = float(np.quantile(learner_cost, config.absorbing_quantile))
+    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, living)
     return replace(new_state, absorbing=absorbing), {
         "dual/loss": float(loss),
         "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
@@ -191,15 +192,18 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
-    By (3); but no more than the cost that 90 % of the learner's living steps stay below. Ending an episode must not be
-    cheaper than living as it does now (from the dearest tenth of its steps it still is), and the ceiling for ever after
-    is a thousand times the reward of a step: a learner that now and then falls by chance would learn of nothing else.
+    By (3); but no more than the cost that most (`absorbing_quantile`) of the learner's living steps stay below. Ending
+    an episode must not be cheaper than living as it does now (from the dearest tenth of its steps it still is), and the
+    ceiling for ever after is a thousand times the reward of a step: a learner that now and then falls by chance would
+    learn of nothing else.
     """
     if config.moments != "absorbing":
         return 0.0
     spread = config.expert_square * expert + config.learner_square * learner
-    price = config.ceiling if expert == 0.0 else max(0.0, (learner - expert) / (2.0 * spread))
-    return min(price, living)
+    gap = max(0.0, learner - expert)
+    if expert == 0.0 or (gap and not spread):  # without squares (3) has no bound
+        return min(config.ceiling, living)
+    return min(gap / (2.0 * spread) if gap else 0.0, living)
 
 
 def _remember(config: Config, state: State, phase: samples.Phase, rng: np.random.Generator) -> dict[str, Any]:
@@ -290,32 +294,34 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     started = time.perf_counter()
     cost = cost_of(state, config)
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-    cloned = config.start == "clone" and state.iteration == 1
-    terminal = config.gamma * state.absorbing / (1.0 - config.gamma) if config.gamma < 1 else 0.0
+    phase, each = state.iteration - 1, config.forward_steps
+    gamma = config.gamma if config.critics == "single" else config.cost_gamma
     forward, rollouts, metrics, mean_cost = _forward(
         env,
         config,
         state.forward,
         config.forward_steps,
         cost.of_steps,
-        terminal,
-        hold_policy=cloned,
+        gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0,
+        hold_policy=clone.held(config, phase, each),
     )
-    state = replace(state, forward=ppo_lagrangian.freeze_reward_scale(forward) if cloned else forward)
+    if clone.released(config, phase, each):
+        forward = ppo_lagrangian.freeze_reward_scale(forward)
+    state = replace(state, forward=forward)
     between = time.perf_counter()
     if config.moments == "sum":
         # Expectations of the present policy: its last steps, about as many as were demonstrated.
         rollouts = rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
-    phase = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
+    seen = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
     if is_linear(config, state.forward.agent.interface):
-        samples.require_features(state.inputs, phase.rows, "a step of the learner")
-    state, dual = inverse_step(config, state, expert, phase)
+        samples.require_features(state.inputs, seen.rows, "a step of the learner")
+    state, dual = inverse_step(config, state, expert, seen)
     state, guard = _guarded(config, state, mean_cost)
     now = time.perf_counter()
     return state, metrics | dual | guard | {
         "time/inverse_seconds": now - between,
         "time/iteration_seconds": now - started,
-        "time/fps": config.forward_steps / (now - started),
+        "time/fps": sum(map(len, rollouts)) / (now - started),
     }
 
 

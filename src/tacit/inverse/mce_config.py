@@ -69,6 +69,8 @@ class Config(ppo_lagrangian.Config):
     moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
     """Expectations per step over episodes continued to the horizon, per step over what was seen, or the paper's
     discounted sums over trajectories."""
+    absorbing_quantile: float = 0.9
+    """The absorbing state costs at most what this share of the learner's living steps stays below; 1: the worst."""
     replay_share: float = 0.5
     """Share of the learner's samples that comes from earlier forward phases."""
     replay_phases: int = 40
@@ -94,6 +96,8 @@ class Config(ppo_lagrangian.Config):
 WITHOUT_EFFECT = {
     "terminal_cost": "ending an episode is priced by the dual (moments)",
     "budget_per": "the budget is one of feature expectations",
+    "multiplier_init": "the learned cost carries its own multipliers (lam_init)",
+    "multiplier_ramp": "the learned cost carries its own multipliers",
     "multiplier_lr": "the learned cost carries its own multipliers (lr_lam)",
     "multiplier_max": "the learned cost carries its own multipliers (learner_square bounds them)",
     "pid_gains": "the learned cost carries its own multipliers",
@@ -129,6 +133,13 @@ def check(config: Config) -> None:
     for name in ("input_clip", "zeta_decay"):
         if not getattr(config, name) > 0:
             raise UserError(f"{name} must be positive, it is {getattr(config, name)}")
+    if config.moments == "absorbing" and max(config.gamma, config.cost_gamma) >= 1:
+        raise UserError(
+            'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must be '
+            'below 1, or moments "normalised"'
+        )
+    if not 0 <= config.absorbing_quantile <= 1:
+        raise UserError(f"absorbing_quantile is from 0 to 1, not {config.absorbing_quantile}")
     if not 0 <= config.replay_share < 1:
         raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
     if config.replay_share > 0 and config.replay_phases < 1:

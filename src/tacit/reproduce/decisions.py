@@ -25,12 +25,15 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no squares: the paper's dual": {"expert_square": 0.0, "learner_square": 0.0},
     "weak square on demonstrations (0.5)": {"expert_square": 0.5},
     "no absorbing state": {"moments": "normalised"},
+    "absorbing state as dear as the worst living one": {"absorbing_quantile": 1.0},
     "no arsinh": {"squash": False},
     "long bootstrap (200k)": {"bootstrap_steps": 200_704},
     "slow dual (30 minibatches)": {"minibatches": 30},
     "replay drawn evenly": {"replay_by_cost": False},
     "no replay": {"replay_share": 0.0},
     "one critic": {"critics": "single"},
+    "learning rate not adapted to the KL": {"lr_adaptive": False},
+    "cost of the state acted in, not reached": {"at": "current"},
     "auto-encoder pre-training (20 epochs)": {"pretrain_epochs": 20},
 }
 
