@@ -181,6 +181,7 @@ class Breaks(gym.Env):
     """Goes well for a while, then raises or returns what is not a number."""
 
     broken = False
+    healed = False
 
     def __init__(self, how: str = "raise", after: int = 300) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -190,17 +191,25 @@ class Breaks(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return np.zeros(2, np.float32), {}
+        late = self.total > self.after and not self.healed
+        if self.how == "raise in reset" or (late and self.how == "raise in a later reset"):
+            raise RuntimeError("the door is locked")
+        begun = np.nan if late and self.how == "nan in reset" else 0.0
+        return np.full(2, begun, np.float32), {"cost": 0.0} if self.how == "nan cost" else {}
 
     def step(self, action):
         self.t += 1
         self.total += 1
-        if (self.total > self.after and self.how == "raise") or (self.broken and self.how == "raise later"):
+        late = self.total > self.after and not self.healed
+        if (late and self.how == "raise") or (self.broken and self.how == "raise later"):
             raise RuntimeError("the motor is on fire")
-        value = np.nan if self.total > self.after and self.how == "nan" else 1.0
+        value = np.nan if late and self.how == "nan" else 1.0
         reward = 0.0 if self.how == "no reward" else value
         seen = np.nan if self.broken and self.how == "nan later" else float(self.t)
-        return np.full(2, seen, np.float32), reward, False, self.t >= 10, {}
+        if late and self.how == "nan seen":  # and what follows from it
+            seen = reward = np.nan
+        info = {"cost": np.nan if late else 0.0} if self.how == "nan cost" else {}
+        return np.full(2, seen, np.float32), reward, False, self.t >= 10, info
 
 
 gym.register("tacit-test/Breaks-v0", entry_point=Breaks)
@@ -211,8 +220,19 @@ def walks(n: int = 6):
     return from_trajectories([Trajectory(obs, np.zeros((10, 1), np.float32), np.ones(10), None, False)] * n, {})
 
 
-@pytest.mark.parametrize(("how", "message"), [("raise", "the motor is on fire"), ("nan", "not finite")])
-def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_path, how, message):
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", "the motor is on fire"),
+        ("nan", "returned a reward that is not finite"),
+        ("nan seen", "returned an observation that is not finite"),
+        ("nan cost", "returned a cost that is not finite"),
+        ("nan in reset", "returned an observation to begin with that is not finite"),
+        ("raise in a later reset", "the door is locked"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's of NaN, ours of episodes that begin anew
+def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_path, monkeypatch, how, message):
     run, data = start_run(
         "mce",
         "tacit-test/Breaks-v0",
@@ -225,8 +245,25 @@ def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_pat
     with pytest.raises(RunFailed, match=message) as failure:
         execute(run, data)
     assert "checkpoint of iteration" in str(failure.value)
+    assert f"tacit resume {run.path}" in str(failure.value)
     assert not run.done
     assert mce_run.begun(run).iteration >= 1
+    monkeypatch.setattr(Breaks, "healed", True)
+    assert execute(run, data)["steps"] == TINY["total_steps"]
+
+
+def test_an_environment_that_cannot_even_be_reset(tmp_path):
+    run, data = start_run(
+        "mce",
+        "tacit-test/Breaks-v0",
+        out=str(tmp_path),
+        env_kwargs={"how": "raise in reset"},
+        demos=saved(walks(), tmp_path),
+        settings=TINY,
+        say=lambda _: None,
+    )
+    with pytest.raises(RunFailed, match="RuntimeError in a reset: the door is locked"):
+        execute(run, data)
 
 
 @pytest.mark.filterwarnings("ignore")  # Gymnasium's of NaN, ours of episodes that begin anew
@@ -345,3 +382,34 @@ def test_killed_and_resumed_is_the_same_run(tmp_path):
     for name in ("policy", "cost", "map"):
         one, two = whole.load_model(name)[0], broken.load_model(name)[0]
         assert all(np.array_equal(one[key], two[key]) for key in one)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Presets and settings that must work to the end
+
+
+@pytest.mark.filterwarnings("ignore")  # few demonstrations, survival bias, clipped inputs
+@pytest.mark.parametrize("env", ["Gridworld", "Pendulum", "Swimmer"])
+def test_the_papers_settings_run_to_the_end(tmp_path, env):
+    """Costs of actions too, and on the gridworld the comparison with the exact solution."""
+    small = {**TINY, "pretrain_epochs": 1, "epochs": 1}
+    run, data = start_run(
+        "mce", f"tacit/{env}-v0", preset="paper", out=str(tmp_path), settings=small, say=lambda _: None
+    )
+    summary = execute(run, data)
+    assert run.done
+    assert ("exact" in summary) == (env == "Gridworld")
+    if env == "Gridworld":
+        assert 0 <= summary["exact"]["kl_per_step"] < 1e4
+
+
+def test_no_squares_where_demonstrations_end(tmp_path):
+    """The closed form of the absorbing state has no bound then: what the learner's living costs is one."""
+    run, data = start(tmp_path, env="tacit/Gridworld-v0", expert_square=0.0, learner_square=0.0)
+    assert np.isfinite(execute(run, data)["table"]["learned"]["return"]["value"])
+
+
+def test_a_price_for_ever_needs_a_discount(tmp_path):
+    with pytest.raises(UserError, match="gamma and cost_gamma must be below 1"):
+        start(tmp_path, gamma=1.0, cost_gamma=1.0)
+    assert not (tmp_path / "runs").exists()

@@ -1,5 +1,6 @@
 """Experiments that are made of runs: what is run, what is drawn, what is missing; and the table of experts."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -187,6 +188,23 @@ def test_results_of_another_version(cli, tmp_path):
         assert listed.status == 0, content
         assert "small.json" in listed.stdout
     assert not (tmp_path / "results" / "small.md").exists()
+
+
+def test_results_that_would_be_lost_are_set_aside(cli, tmp_path):
+    """Of another version, damaged, or with runs that the new file lacks; not those that are only measured again."""
+    file = tmp_path / "results" / "small.json"
+    cli("reproduce", "small", "--seeds", "2")
+    whole = file.read_bytes()
+    assert not [*file.parent.glob("*.bak*")]
+    assert "is now" not in cli("reproduce", "small", "--seeds", "2").stderr
+    again = cli("reproduce", "small", "--seeds", "1")
+    assert "runs that the new one lacks" in again.stderr
+    assert json.loads((file.parent / "small.json.bak").read_bytes())["runs"] == json.loads(whole)["runs"]
+    for content, why in (('{"schema": 99, "runs": []}', "another version"), ("[]", "cannot be read")):
+        file.write_text(content)
+        assert why in cli("reproduce", "small", "--seeds", "1").stderr
+    assert (file.parent / "small.json.bak1").read_text().startswith('{"schema": 99')
+    assert (file.parent / "small.json.bak2").read_text() == "[]"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,10 @@ Examples:
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,6 +108,7 @@ def main(args: list[str]) -> Any:
         if redraw:
             text, picture = experiments.redraw(module, results, f"{base}.json")
         else:
+            _set_aside(Path(f"{base}.json"), results)
             storage.write_json(f"{base}.json", results)  # before drawing, which is easy to repeat
             text, picture = experiments.draw(module, results)
         storage.atomic_write_text(f"{base}.md", text)
@@ -122,6 +125,26 @@ def main(args: list[str]) -> Any:
             raise RunFailed(f"{len(missing)} runs did not finish; table and figure show the others")
 
     return call(reproduce, "reproduce", __doc__, args)
+
+
+def _set_aside(file: Path, results: Mapping[str, Any]) -> None:
+    """Keep an earlier file that has what the new results lack: other runs, or another version's."""
+    if not file.exists():
+        return
+    try:
+        earlier = storage.read_json(file)
+        runs = {(run["label"], run["seed"]) for run in earlier.get("runs", [])}
+        lost = len(runs - {(run["label"], run["seed"]) for run in results.get("runs", [])})
+        why = f"has {lost} runs that the new one lacks" if lost else ""
+        if earlier["schema"] != results["schema"]:
+            why = f"is of another version (schema {earlier['schema']})"
+    except (UserError, AttributeError, KeyError, TypeError):
+        why = "cannot be read"
+    if why:
+        names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
+        kept = next(name for name in names if not name.exists())
+        os.replace(file, kept)
+        to_stderr(f"the earlier {file} {why}: it is now {kept}; --keep takes runs over")
 
 
 def _from_runs(

@@ -85,7 +85,10 @@ def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
 
 def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:
     """Reset all environments."""
-    obs, _ = env.reset(seed=seed)
+    try:
+        obs, _ = env.reset(seed=seed)
+    except Exception as error:
+        raise RunFailed(f"the environment raised {type(error).__name__} in a reset: {error}") from error
     return Carry(interface.encode(obs), np.zeros((3, env.num_envs)), np.zeros((0, 3)), _state_of(env))
 
 
@@ -138,15 +141,29 @@ def collect(
             has_cost = False
         else:
             cost[t] = costs
-    for name, array in (("reward", rew), ("observation", next_obs), ("cost", cost)):
-        if not np.isfinite(array).all():
-            t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
-            raise RunFailed(f"the environment returned a {name} that is not finite (step {t} of the rollout, copy {i})")
+    _require_finite(obs, next_obs, rew, cost)
 
     times = _times(carry.episode[1], done)
     rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done, times)
     episode, recent = _episodes(carry, rew, cost, done)
     return rollout, Carry(current, episode, recent, _state_of(env))
+
+
+def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
+    """RunFailed that names the first thing of a rollout that is not finite: the rest may follow from it."""
+    found = []
+    for order, (name, array) in enumerate(
+        (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
+    ):
+        if not np.isfinite(array).all():
+            t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
+            found.append((t, order, name, i))
+    if found:
+        t, _, name, i = min(found)
+        what = "an" if name[0] == "o" else "a"
+        raise RunFailed(
+            f"the environment returned {what} {name} that is not finite (step {t} of the rollout, copy {i})"
+        )
 
 
 def _stepper(env: VectorEnv, face: Interface) -> Callable[[Array], StepResult]:

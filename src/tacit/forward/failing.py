@@ -20,4 +20,5 @@ def naming_checkpoint(run: Run) -> Iterator[None]:
     except RunFailed as error:
         kept = run.latest_checkpoint()
         what = "no checkpoint had been written" if kept is None else f"the checkpoint of iteration {kept[0]} is kept in"
-        raise RunFailed(f"{error}; {what}" + (f" {run.path / 'checkpoints'}" if kept else "")) from error
+        where = f" {run.path / 'checkpoints'}: `tacit resume {run.path}` goes on from there" if kept else ""
+        raise RunFailed(f"{error}; {what}{where}") from error

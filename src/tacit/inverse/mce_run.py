@@ -88,18 +88,27 @@ def against_exact(grid: Any, config: Config, state: mce.State, cost: LearnedCost
     """The policy beside the soft-optimal one for the same reward, cost and temperature, where the model is known.
 
     kl_per_step is E KL(policy || exact) of a step of the policy, loss what it gives up of the objective, by an identity
-    (`certify_policy`). The cost must be one of states, and the policy's temperature is beta in units of reward.
+    (`certify_policy`). The policy's temperature is beta in units of reward.
     """
     from tacit.inverse.certificate import certify_policy
 
     mdp, policy = grid.model(), mce.policy_of(state)
-    obs = np.arange(grid.n_states) if policy.interface.n_states else grid.cells.astype(np.float32)
-    head = policy.head(policy.interface.encode(obs)).astype(np.float64)
+    face = policy.interface
+    obs = np.arange(grid.n_states) if face.n_states else grid.cells.astype(np.float32)
+    encoded = face.encode(obs)
+    head = policy.head(encoded).astype(np.float64)
     probabilities = np.exp(head - head.max(axis=1, keepdims=True))
     probabilities /= probabilities.sum(axis=1, keepdims=True)
-    entered = np.asarray(cost.unit * cost(policy.interface.encode(obs)), dtype=np.float64)
-    entered[mdp.terminal] += 0.0 if config.moments != "absorbing" else cost.unit * state.absorbing / (1 - config.gamma)
-    expected = (mdp.transitions @ entered).reshape(mdp.rewards.shape)
+    entered = np.zeros(grid.n_states)
+    if config.moments == "absorbing":
+        entered[mdp.terminal] = config.cost_gamma * cost.unit * state.absorbing / (1 - config.cost_gamma)
+    acted = np.zeros(mdp.rewards.shape)
+    if config.at == "next":
+        entered += cost.unit * cost(encoded)
+    else:
+        for action in range(mdp.rewards.shape[1]):
+            acted[:, action] = cost.unit * cost(encoded, np.full(len(encoded), action))
+    expected = acted + (mdp.transitions @ entered).reshape(mdp.rewards.shape)
     scale = state.forward.agent.reward_scale.std if config.normalize_reward else 1.0
     found = certify_policy(mdp, expected, config.beta * scale, probabilities)
     return {"kl_per_step": found.kl_per_step, "loss": found.loss, "beta": config.beta * scale}
