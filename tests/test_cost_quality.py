@@ -104,13 +104,34 @@ def test_uniform_is_every_reachable_cell_once():
     assert found.violates.sum() == (np.asarray(env.grid.constrained) & there).sum() > 0
 
 
+def test_the_band_of_which_nothing_can_be_known_is_left_out():
+    """Demonstrations reach down to -1, the wall is at -3: what lies between counts against no cost."""
+    task = SimpleNamespace(constraint_index=0, constraint=SimpleNamespace(bound=-3.0, relation="<"))
+    env = SimpleNamespace(unwrapped=SimpleNamespace(task=task))
+    band = cost_quality.band_of(env, np.array([-1.0, -9.0]), np.array([5.0, 9.0]))
+    rows = np.array([[-4.0, 0.0], [-2.0, 0.0], [-1.0, 0.0], [3.0, -2.0]])
+    assert band(rows).tolist() == [False, True, False, False]
+    cautious = np.array([1.0, 2.0, 0.0, 0.0])
+    found = cost_quality.detection(cautious, rows[:, 0] < -3, 0.5, band(rows))
+    assert (found["auroc"], found["auroc_outside"]) == (pytest.approx(2 / 3), 1.0)
+    assert "auroc_outside" not in cost_quality.detection(cautious, rows[:, 0] < -3, 0.5)
+    assert cost_quality.band_of(SimpleNamespace(unwrapped=SimpleNamespace()), rows[0], rows[0]) is None
+
+
 def test_only_what_has_labels_is_judged():
     env = SimpleNamespace(unwrapped=SimpleNamespace())
     rows, unknown = np.zeros((3, 1), np.float32), np.full(3, np.nan)
     face = Interface(1, 1)
     cost = linear("x", 0, 1)
     nothing = cost_quality.distributions(
-        env, cost, face, expert=rows, nominal=(rows, unknown), learner=(rows[:0], unknown[:0]), tried=rows, seed=0
+        env,
+        cost,
+        face,
+        expert=rows,
+        nominal=(rows, unknown),
+        learner=(rows[:0], unknown[:0]),
+        tried=(rows, unknown),
+        seed=0,
     )
     assert nothing == {}
     some = cost_quality.distributions(
@@ -120,10 +141,10 @@ def test_only_what_has_labels_is_judged():
         expert=rows,
         nominal=(rows, np.ones(3)),
         learner=(rows[:0], unknown[:0]),
-        tried=rows,
+        tried=(rows, np.ones(3)),
         seed=0,
     )
-    assert list(some) == ["nominal", "perturbed"]
+    assert list(some) == ["nominal", "tried", "perturbed"]
 
 
 def test_held_out_demonstrations_that_are_rejected():

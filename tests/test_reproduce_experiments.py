@@ -132,7 +132,10 @@ def results_of(records, missing=()):
 
 
 def test_numbers_of_a_table():
-    on = [{"cost": {"on": {"nominal": {"auroc": x}, "perturbed": {"iou": 0.0}}}} for x in (0.5, 0.75)]
+    on = [
+        {"cost": {"on": {"nominal": {"auroc": x}, "perturbed": {"iou": 0.25}, "tried": {"auroc_outside": 1 - x}}}}
+        for x in (0.5, 0.75)
+    ]
     runs = [record("Ant: mce", 0, 80.0, detection=on[0]), record("Ant: mce", 1, 120.0, rate=0.02, detection=on[1])]
     runs.append(record("Ant: ppo", 0, 10.0, rate=1.0))
     text = compare.table(results_of(runs, [("Ant: gacl", 0)]), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
@@ -140,11 +143,14 @@ def test_numbers_of_a_table():
     (mce,) = [line for line in stochastic.splitlines() if line.startswith("| mce |")]
     # The standard error of 80 and 120 is 20. Two of 200: the upper bound solves P(X <= 2 | 200, p) = 0.05, 3.1 %.
     assert "| 2 | 0.6M | 110 ± 20 | 100 ± 20 |" in mce
-    assert "| 1.000 ± 1.000 % | 2 of 200 (3.1 %) | 80.0 (0), 120 (2) | 1.00 | 0.800 | 0.625 | - | 2.0 |" in mce
+    assert "| 1.000 ± 1.000 % | - | 2 of 200 (3.1 %) | - | 80.0 (0), 120 (2) | 1.00 | 2.0 |" in mce
+    costs = text.split("**Ant, costs**")[1]
+    assert "| mce | - | 0.375 | 0.625 | - | - | 0.250 | - |" in costs
+    assert "| ppo |" not in costs
     assert "| gacl |" + " - |" * (len(compare.HEAD) - 1) in stochastic
     assert "100 of 100" in stochastic
     assert "Walker" not in text  # nobody wanted it
-    assert "| demonstrations | - | - | 100 | 100 | 0.000 % |" in stochastic
+    assert "| demonstrations | - | - | 100 | 100 | 100 | 0.000 % |" in stochastic
 
 
 def test_all_robots_together():

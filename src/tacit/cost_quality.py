@@ -6,11 +6,13 @@ there are several distributions of them, each for what it says:
     learner     what the last policy does, its last forward phases. Often nothing there violates: then the share of
                 false alarms is all that can be said
     nominal     what an agent does that follows the reward alone, at the beginning of its training: what a cost is for
-    perturbed   demonstrated states, every entry shaken by a Gaussian as wide as what the learner tried: states in which
-                the entries say nothing about each other, so that a cost which looks at the wrong one is found out
+    tried       everything that the learner tried, from the nominal agent on
+    perturbed   demonstrated states, every entry shaken by a Gaussian as wide as what demonstrators and nominal agent
+                do: states in which the entries say nothing about each other, so that a cost which looks at the wrong
+                one is found out
     uniform     every state that can be reached, once; only where they are finitely many
 
-The first two are labelled by the environment's own cost of those steps, the last two by the rule that the environment
+The first three are labelled by the environment's own cost of those steps, the last two by the rule that the environment
 states (`task` of robots and highway) or by its map of cells. What has no label is left out. The threshold is that of
 `tacit calibrate`, or without one `calibration.usual_threshold`, which `tacit explain` uses too.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,17 +55,23 @@ class States:
     """(n, width) [observation | action] as the cost reads it."""
     violates: NDArray[np.bool_]
     """(n,)"""
+    unknown: NDArray[np.bool_] | None = None
+    """(n,) which lie in the band between the outermost demonstration and the wall: allowed, but nobody can know."""
 
 
-def detection(values: ArrayLike, labels: ArrayLike, threshold: float) -> dict[str, float]:
+def detection(
+    values: ArrayLike, labels: ArrayLike, threshold: float, unknown: NDArray[np.bool_] | None = None
+) -> dict[str, float]:
     """{"auroc", "auprc", "iou" at the threshold, "best_iou", "false_alarms", "missed", "constrained", "n"}.
 
     values (n,) are costs, labels (n,) booleans. What is not defined, such as an AUROC without a constrained state, is
     not there. "false_alarms" is the share of allowed states above the threshold, "missed" that of constrained ones
-    below. As in `evaluate.cost_quality` a state without cost is never marked.
+    below. As in `evaluate.cost_quality` a state without cost is never marked. "auroc_outside" leaves out what is
+    `unknown` (n,), if that is given.
     """
     costs, truth = np.asarray(values, dtype=np.float64), np.asarray(labels)
     marked = costs > threshold
+    outside = np.ones(len(truth), bool) if unknown is None else ~unknown
     found = {
         "auroc": stats.auroc(costs, truth),
         "auprc": stats.auprc(costs, truth),
@@ -72,6 +80,7 @@ def detection(values: ArrayLike, labels: ArrayLike, threshold: float) -> dict[st
         "false_alarms": float(marked[~truth].mean()) if not truth.all() else math.nan,
         "missed": float((~marked[truth]).mean()) if truth.any() else math.nan,
         "constrained": float(truth.mean()),
+        "auroc_outside": math.nan if unknown is None else stats.auroc(costs[outside], truth[outside]),
     }
     return {name: value for name, value in found.items() if not math.isnan(value)} | {"n": len(truth)}
 
@@ -101,7 +110,10 @@ def judge(
     found: dict[str, Any] = {
         "threshold": threshold,
         "calibrated": calibrated,
-        "on": {name: detection(cost.of_rows(part.rows), part.violates, threshold) for name, part in on.items()},
+        "on": {
+            name: detection(cost.of_rows(part.rows), part.violates, threshold, part.unknown)
+            for name, part in on.items()
+        },
     }
     return found if held is None else found | {"rejected": rejected(cost, threshold, held)}
 
@@ -125,14 +137,27 @@ def rule_of(env: VectorEnv) -> Callable[[Array], NDArray[np.bool_]] | None:
     return lambda obs: np.asarray(task.constraint.violated(obs[:, task.constraint_index]), dtype=bool)
 
 
-def perturbed(env: VectorEnv, cost: LearnedCost, expert: Array, tried: Array, seed: int) -> States | None:
+def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], NDArray[np.bool_]] | None:
+    """rows (n, width) -> (n,) which lie between the wall and the demonstrations, whose entries reach from `lowest` to
+    `highest` (width,); None where the environment's rule is not a wall on one feature."""
+    task = getattr(env.unwrapped, "task", None)
+    if task is None or hasattr(task, "violated"):
+        return None
+    at, wall = task.constraint_index, task.constraint.bound
+    shown = float((lowest if task.constraint.relation[0] == "<" else highest)[at])
+    low, high = min(shown, wall), max(shown, wall)
+    return lambda rows: (rows[:, at] > low) & (rows[:, at] < high)
+
+
+def perturbed(env: VectorEnv, cost: LearnedCost, expert: Array, nominal: Array, seed: int) -> States | None:
     """Demonstrated states shaken; actions, if the cost reads them, stay as they are."""
     rule = rule_of(env)
     if rule is None:
         return None
     rng, size = np.random.default_rng([seed, 13]), cost.inputs.obs_size
     rows = expert[rng.integers(len(expert), size=SHAKEN)].copy()
-    rows[:, :size] += tried[:, :size].std(axis=0) * rng.standard_normal((SHAKEN, size)).astype(np.float32)
+    both = np.concatenate([expert, nominal])[:, :size]
+    rows[:, :size] += both.std(axis=0) * rng.standard_normal((SHAKEN, size)).astype(np.float32)
     return States(rows, rule(rows[:, :size]))
 
 
@@ -156,17 +181,25 @@ def distributions(
     expert: Array,
     nominal: tuple[Array, Array],
     learner: tuple[Array, Array],
-    tried: Array,
+    tried: tuple[Array, Array],
     seed: int,
+    shown: tuple[Array, Array] | None = None,
 ) -> dict[str, States]:
-    """Those that can be had; `nominal` and `learner` are (rows, truth), `tried` the rows of everything tried."""
+    """Those that can be had; `nominal`, `learner` and `tried` are (rows, truth). `shown` are the least and the largest
+    entries (width,) of the demonstrations, if `expert` has only some of them."""
     found = {
         "learner": known(*learner),
         "nominal": known(*nominal),
-        "perturbed": perturbed(env, cost, expert, tried, seed),
+        "tried": known(*tried),
+        "perturbed": perturbed(env, cost, expert, nominal[0], seed),
         "uniform": uniform(env, cost, face),
     }
-    return {name: states for name, states in found.items() if states is not None}
+    band = band_of(env, *(shown or (expert.min(axis=0), expert.max(axis=0))))
+    return {
+        name: states if band is None else replace(states, unknown=band(states.rows))
+        for name, states in found.items()
+        if states is not None
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -202,7 +235,10 @@ def of_run(run: Run) -> dict[str, Any]:
             level = cost.threshold if cost.threshold is not None else recorded.get(name, {}).get("threshold")
             if level is None:
                 level = usual_threshold(scores(cost, run.demonstrations()), float(cost.of_rows(tried).max()))
-            nominal, learner = ((arrays[part], arrays.get(f"{part}_truth", NONE)) for part in ("nominal", "learner"))
+            nominal, learner, history = (
+                (arrays[part], arrays.get(f"{part}_truth", NONE)) for part in ("nominal", "learner", "history")
+            )
+            both = tuple(np.concatenate(pair) for pair in zip(nominal, history, strict=True))
             on = distributions(
                 env,
                 cost,
@@ -210,8 +246,9 @@ def of_run(run: Run) -> dict[str, Any]:
                 expert=arrays["expert"],
                 nominal=nominal,
                 learner=learner if len(learner[0]) == len(learner[1]) else (learner[0][:0], NONE),
-                tried=tried,
+                tried=(both[0], both[1]) if len(both[0]) == len(both[1]) else (both[0][:0], NONE),
                 seed=run.config["seed"],
+                shown=(arrays["expert_range"][0], arrays["expert_range"][1]) if "expert_range" in arrays else None,
             )
             used = held is not None and (cost.card.get("calibration") or {}).get("sha256") == held.sha256
             found[name] = judge(cost, on, float(level), cost.threshold is not None, None if used else held)

@@ -34,14 +34,17 @@ READABLE, HIDDEN = 2, (64, 64)
 """So many inputs make a picture; layers of the network on both."""
 
 
-def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> LearnedCost:
-    """The map of this run's data."""
+def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> LearnedCost | None:
+    """The map of this run's data; None for a linear cost, which can be read as it is."""
+    driving = mce.cost_of(state, config)
+    if driving.linear:
+        return None
     learner = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     return fit_rows(
         state.inputs,
         expert.rows,
         learner,
-        mce.cost_of(state, config).of_rows(learner),
+        driving.of_rows(learner),
         np.random.default_rng([seed, 5]),
         at=config.at,
         expert_square=config.expert_square,

@@ -112,7 +112,7 @@ class Method:
     to_arrays: Callable[[Any], tuple[Arrays, dict[str, Any]]]
     from_arrays: Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], Any]
     iterations: Callable[[Any], int]
-    map_of: Callable[[Any, Any, samples.Expert, int], LearnedCost] | None = None
+    map_of: Callable[[Any, Any, samples.Expert, int], LearnedCost | None] | None = None
     ceiling: Callable[[Any, LearnedCost, NDArray[Any]], float] = lambda config, cost, rows: 1.0
     """The largest cost that the map (or the cost, without one) can have, given the rows that the learner tried."""
     more: Callable[[Any, Any, Any, LearnedCost], dict[str, Any]] = lambda env, config, state, cost: {}
@@ -167,7 +167,8 @@ def run(
     run.save_model("policy", arrays, {**card, **about})
     expert = samples.of_demonstrations(demos, policy.interface, state.inputs, config.at, horizon)
     started = time.perf_counter()
-    drawn = cost if method.map_of is None else method.map_of(config, state, expert, seed)
+    drawn = None if method.map_of is None else method.map_of(config, state, expert, seed)
+    drawn = cost if drawn is None else drawn
     mapped = time.perf_counter()
     for name, learned in (("cost", cost), ("map", drawn)):
         if name == "cost" or drawn is not cost:
@@ -318,7 +319,7 @@ def judge(
         expert=expert.rows,
         nominal=(state.nominal, state.nominal_truth),
         learner=(state.replay[last].reshape(-1, rows.shape[1]), state.replay_truth[last].reshape(-1)),
-        tried=rows,
+        tried=(rows, truth),
         seed=seed,
     )
     summary["detection"] = {name: cost_quality.judge(one, on, *levels[name], held) for name, one in costs.items()}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
 REFERENCES = ("ppo", "rcpo")
-METRICS = ("return", "terminated_return", "feasible_return", "violation_rate_step", "violation_rate_episode")
+METRICS: tuple[str, ...] = ("return", "terminated_return", "feasible_return", "violation_rate_step")
+METRICS += ("violation_rate_episode", "violation_rate_terminated", "initial_violation_rate")
 CURVES = {"return": ("rollout/ep_rew_mean",), "violations": ("truth/violation_rate_step", "rollout/cost_mean")}
 POINTS = 60
 BC_QUICK = {"steps": 200}
@@ -74,6 +75,8 @@ def job(
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
+    from tacit import cost_quality
+
     summary = run.read("summary.json")
     found: dict[str, Any] = {}
     for name, key in AGENTS.items():
@@ -85,7 +88,8 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         **found,
         "expert": None if shown is None else evaluation(shown),
         "cost_quality": summary.get("cost_quality"),
-        "detection": summary.get("detection"),
+        "detection": cost_quality.of_run(run) or summary.get("detection"),  # by today's definitions
+        "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),
         "phases": summary.get("time"),
@@ -160,21 +164,38 @@ HEAD = (
     "steps",
     "return",
     "terminated return",
+    "feasible return",
     "violating steps",
+    "violating steps, stopped at the first",
     "violating episodes (95 % at most)",
+    "begin in violation",
     "terminated return (violating episodes) of each seed",
     "over demonstrations",
-    "AUROC of the cost: on its learner's states",
-    "on nominal ones",
-    "on perturbed demonstrations",
     "minutes a run",
+)
+COST_HEAD = (
+    "",
+    "AUROC on everything tried",
+    "the same outside the open band",
+    "AUROC on nominal states",
+    "AUROC on perturbed demonstrations",
+    "AUPRC there",
+    "IoU at the learned threshold there",
+    "false alarms on nominal states",
+    "boundary of each seed",
+    "its error outside the open band",
+    "held-out demonstrations rejected",
 )
 NOTE = (
     "Mean ± standard error over seeds; the last policy of each, on episodes of its own. *Terminated "
-    "return* stops at the first violation, as the paper's reward does; *over demonstrations* is its ratio to theirs. "
-    "The bound of violating episodes takes the episodes of all seeds together. AUROC on the states of its own learner "
-    "is not the same question for every method; on nominal states and perturbed demonstrations it is."
+    "return* stops at the first violation, as the paper's reward does; *over demonstrations* is its ratio to theirs "
+    "(also terminated). *Feasible return* is the same, but an episode that begins in violation counts 0. The bound of "
+    "violating episodes takes the episodes of all seeds together. AUROC on everything that its own learner tried is "
+    "not the same question for every method; on nominal states and perturbed demonstrations it is. The open band lies "
+    "between the outermost demonstration and the wall: nothing can be known there."
 )
+WITHOUT_COST = ("ppo, cloned",)
+"""Rows whose network is not used by anybody."""
 
 
 def table(
@@ -193,7 +214,45 @@ def table(
                 cells += [beside.get(f"{group}: {row}", "")] if beside else []
                 lines.append("| " + " | ".join(cells) + " |")
             parts.append("\n".join(lines))
-    return "\n\n".join([*parts, NOTE]) + "\n"
+    parts += [_costs(results, group, rows) for group in groups_in(results, groups)]
+    return "\n\n".join([*filter(None, parts), NOTE]) + "\n"
+
+
+def _costs(results: Mapping[str, Any], group: str, rows: Sequence[str]) -> str:
+    """What the costs of a group know of the truth; "" where no method has one."""
+    lines = []
+    for row in rows_in(results, rows):
+        runs = [run for run in runs_of(results, group, row) if (run.get("detection") or {}).get("cost")]
+        if runs and row not in WITHOUT_COST:
+            lines.append("| " + " | ".join([row, *_cost_cells(runs)]) + " |")
+    return "\n".join([f"**{group}, costs**", "", *header(COST_HEAD), *lines]) if lines else ""
+
+
+def _cost_cells(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    def mean(states: str, key: str, percent: bool = False) -> str:
+        found = [run["detection"]["cost"]["on"].get(states, {}).get(key) for run in runs]
+        known = [value for value in found if value is not None]
+        if not known:
+            return "-"
+        few = f" ({len(known)} of {len(runs)} seeds)" if len(known) < len(runs) else ""
+        return (f"{100 * np.mean(known):.1f} %" if percent else f"{np.mean(known):.3f}") + few
+
+    walls = [run.get("threshold") or {} for run in runs]
+    errors = [wall["error"] for wall in walls if wall.get("error") is not None]
+    held = [run["detection"]["cost"].get("rejected", {}).get("trajectories") for run in runs]
+    lost = [entry["value"] for entry in held if entry is not None]
+    return [
+        mean("tried", "auroc"),
+        mean("tried", "auroc_outside"),
+        mean("nominal", "auroc"),
+        mean("perturbed", "auroc"),
+        mean("perturbed", "auprc"),
+        mean("perturbed", "iou"),
+        mean("nominal", "false_alarms", percent=True),
+        ", ".join(str(wall.get("found") or "none") for wall in walls) if any(walls) else "-",
+        f"{np.mean(errors):.3g} ({len(errors)} of {len(runs)} seeds)" if errors else "-",
+        f"{100 * np.mean(lost):.1f} %" if lost else "-",
+    ]
 
 
 def header(head: Sequence[str]) -> list[str]:
@@ -210,10 +269,10 @@ def _expert_line(results: Mapping[str, Any], group: str, width: int) -> str:
     expert = expert_of(results, group)
     cells = ["demonstrations"] + ["-"] * (width - 1)
     if expert is not None:
-        cells[3] = short(expert["return"], expert["return"])
-        if "terminated_return" in expert:
-            cells[4] = short(expert["terminated_return"], expert["terminated_return"])
-        cells[5] = f"{100 * expert.get('violation_rate_step', np.nan):.3f} %"
+        for place, key in ((3, "return"), (4, "terminated_return"), (5, "feasible_return")):
+            if key in expert:
+                cells[place] = short(expert[key], expert[key])
+        cells[6] = f"{100 * expert.get('violation_rate_step', np.nan):.3f} %"
     return "| " + " | ".join(cells) + " |"
 
 
@@ -227,34 +286,41 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     stopped = value["terminated_return"]
     broken, episodes = int(value["count"].sum()), int(value["n"].sum())
     bound = clopper_pearson(broken, episodes, side="upper").high
-    shown = [(run.get("expert") or {}).get("return") for run in runs]
+    shown = [_shown(run) for run in runs]
     ratio = [own / other for own, other in zip(stopped, shown, strict=True) if other]
-    quality = [run.get("cost_quality") or {} for run in runs]
-    known = [q["auroc_cost"] if "auroc_cost" in q else q["auroc"] for q in quality if "auroc" in q]
     timed = [run["seconds"] for run in runs if run.get("seconds")]
     return [
         str(len(runs)),
-        "-" if not runs[0]["steps"] else f"{runs[0]['steps'] / 1e6:.3g}M",
+        _steps(runs),
         with_error(value["return"]),
         with_error(stopped),
+        with_error(value["feasible_return"]),
         _percent(value["violation_rate_step"]),
+        _percent(value["violation_rate_terminated"]),
         f"{broken} of {episodes} ({100 * bound:.1f} %)",
+        _percent(value["initial_violation_rate"]),
         ", ".join(f"{short(x, x)} ({int(k)})" for x, k in zip(stopped, value["count"], strict=True)),
         f"{np.mean(ratio):.2f}" if ratio else "-",
-        f"{np.mean(known):.3f}" if known else "-",
-        *(_auroc_on(runs, states) for states in ("nominal", "perturbed")),
         f"{np.mean(timed) / 60:.1f}" if timed else "-",
     ]
 
 
-def _auroc_on(runs: Sequence[Mapping[str, Any]], states: str) -> str:
-    """Mean AUROC of the driving costs on a set of states that all methods are asked about."""
-    found = [((run.get("detection") or {}).get("cost") or {}).get("on", {}).get(states, {}) for run in runs]
-    known = [one["auroc"] for one in found if "auroc" in one]
-    return f"{np.mean(known):.3f}" if known else "-"
+def _shown(run: Mapping[str, Any]) -> float | None:
+    """What the demonstrations earn until their first violation, if they have any."""
+    expert = run.get("expert") or {}
+    value = expert.get("terminated_return", expert.get("return"))
+    return None if value is None else float(value)
+
+
+def _steps(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The environment steps that were made; of older records, those that were asked for."""
+    steps = [run.get("made") or run["steps"] for run in runs]
+    return f"{np.mean(steps) / 1e6:.3g}M" if all(steps) else "-"
 
 
 def _percent(shares: np.ndarray) -> str:
+    if np.isnan(shares).any():
+        return "-"
     spread = f" ± {100 * error(shares):.3f}" if len(shares) > 1 else ""
     return f"{100 * shares.mean():.3f}{spread} %"
 
@@ -271,7 +337,7 @@ def with_error(values: np.ndarray) -> str:
 
 def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], ours: str = "mce") -> str:
     """All groups together: terminated return over the demonstrations', and how likely ours is the better one."""
-    from tacit.stats import bootstrap_interval, probability_of_improvement_interval
+    from tacit.stats import bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
 
     groups = groups_in(results, groups)
     scores = {row: _scores(results, groups, row) for row in rows_in(results, rows)}
@@ -291,14 +357,25 @@ def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[st
             chance = probability_of_improvement_interval(against, found, rng=np.random.default_rng(0))
             cells.append(f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]")
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "**performance profile**: share of runs above, of that ratio", ""]
+    lines += header(["", *(f"{level:g}" for level in PROFILE)])
+    for row, found in scores.items():
+        if found is not None:
+            share = performance_profile_interval(found, PROFILE, rng=np.random.default_rng(0))
+            three = zip(np.atleast_1d(share.value), np.atleast_1d(share.low), np.atleast_1d(share.high), strict=True)
+            cells = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in three]
+            lines.append("| " + " | ".join([row, *cells]) + " |")
     return "\n".join(lines) + "\n"
+
+
+PROFILE = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def _scores(results: Mapping[str, Any], groups: Sequence[str], row: str) -> np.ndarray | None:
     """(seeds, groups), as many seeds as all groups have; None where a group has none."""
     columns = []
     for group in groups:
-        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and run.get("expert")]
-        columns.append([run["stochastic"]["terminated_return"] / run["expert"]["return"] for run in runs])
+        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and _shown(run)]
+        columns.append([run["stochastic"]["terminated_return"] / (_shown(run) or np.nan) for run in runs])
     seeds = min(map(len, columns), default=0)
     return np.array([column[:seeds] for column in columns]).T if seeds else None

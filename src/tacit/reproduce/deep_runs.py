@@ -42,6 +42,8 @@ MORE_METRICS = ("feasible_return", "violation_rate_terminated", "initial_violati
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """The final evaluation, the quality of cost and map, the time, and the learning curves, thinned."""
+    from tacit import cost_quality
+
     summary = run.read("summary.json")
     found: dict[str, Any] = {}
     for name, key in AGENTS.items():
@@ -60,6 +62,8 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         "demonstrations": summary["demonstrations"]["return_mean"],
         "n_demonstrations": summary["demonstrations"]["trajectories"],
         "cost_quality": summary.get("cost_quality"),
+        "detection": cost_quality.of_run(run) or summary.get("detection"),  # by today's definitions
+        "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "boundaries": summary.get("boundaries"),
         "resets": summary.get("resets"),
@@ -70,7 +74,8 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
 
 def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str, str], title: str) -> str:
     """Stochastic policy with every seed, then the deterministic one, then cost and map; a row a label."""
-    head = ["", "steps", "return", "terminated return", "violating steps", "violating episodes (95 % at most)"]
+    head = ["", "steps", "return", "terminated return", "feasible return", "violating steps"]
+    head += ["violating steps, stopped at the first", "violating episodes (95 % at most)", "begin in violation"]
     head += ["terminated return of each seed", "over demonstrations", *title.split(" | ")]
     parts = []
     for agent in AGENTS:
@@ -79,8 +84,9 @@ def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str
             runs = _runs(results, label)
             lines.append("| " + " | ".join([label, *_cells(runs, agent), beside.get(label, "")]) + " |")
         parts.append("\n".join(lines))
-    head = ["", "AUROC of the map", "AUROC of the driving cost", "boundary (each seed)", "error outside the open band"]
-    lines = ["**cost and map**", "", *_header([*head, "resets", "minutes a run", "env steps/s"])]
+    head = ["", "AUROC of the map on everything tried", "outside the open band", "on perturbed demonstrations"]
+    head += ["AUROC of the driving cost", "boundary (each seed)", "error outside the open band"]
+    lines = ["**cost and map**", "", *_header([*head, "resets", "minutes a run", "env steps/s", "of these learning"])]
     for label in labels:
         lines.append("| " + " | ".join([label, *_quality(_runs(results, label))]) + " |")
     parts.append("\n".join(lines))
@@ -92,7 +98,10 @@ def _note(results: Mapping[str, Any]) -> str:
     return (
         f"Mean ± standard deviation over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
         "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
-        "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one."
+        "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one. "
+        "*Feasible return* is the terminated one, but an episode that begins in violation counts 0. The open band lies "
+        "between the outermost demonstration and the wall: nothing can be known there. The last column leaves out "
+        "start-up, map and evaluation."
     )
 
 
@@ -108,7 +117,7 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     from tacit.stats import clopper_pearson
 
     if not runs:
-        return ["-"] * 7
+        return ["-"] * 10
     value = {key: np.array([run[agent][key] for run in runs]) for key in (*METRICS, "count", "n")}
     broken, episodes = int(value["count"].sum()), int(value["n"].sum())
     bound = clopper_pearson(broken, episodes, side="upper").high
@@ -116,20 +125,30 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     seeds = ", ".join(
         f"{short(x, x)} ({int(count)})" for x, count in zip(value["terminated_return"], value["count"], strict=True)
     )
+    more = {key: np.array([run[agent].get(key, np.nan) for run in runs]) for key in MORE_METRICS}
+    shares = {key: "-" if np.isnan(found).any() else f"{100 * found.mean():.3f} %" for key, found in more.items()}
     return [
-        f"{runs[0]['steps'] / 1e6:.3g}M",
+        f"{np.mean([_steps(run) for run in runs]) / 1e6:.3g}M",
         with_spread(value["return"]),
         with_spread(value["terminated_return"]),
+        "-" if np.isnan(more["feasible_return"]).any() else with_spread(more["feasible_return"]),
         f"{100 * value['violation_rate_step'].mean():.3f} %",
+        shares["violation_rate_terminated"],
         f"{broken} of {episodes} ({100 * bound:.1f} %)",
+        shares["initial_violation_rate"],
         f"{seeds}",
         f"{(value['terminated_return'] / shown).mean():.2f}",
     ]
 
 
+def _steps(run: Mapping[str, Any]) -> float:
+    """Environment steps that were made; of an older record, those that were asked for."""
+    return float(run.get("made") or run["steps"])
+
+
 def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     if not runs:
-        return ["-"] * 7
+        return ["-"] * 10
 
     def spread(values: list[float | None], digits: int) -> str:
         known = [value for value in values if value is not None]
@@ -141,14 +160,24 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     quality = [run["cost_quality"] or {} for run in runs]
     thresholds = [run["threshold"] or {} for run in runs]
     timed = [run for run in runs if run["seconds"]]  # a run that was interrupted has no time
+    judged = [(run.get("detection") or {}) for run in runs]
+    on = [(found.get("map") or found.get("cost") or {"on": {}})["on"] for found in judged]
+    learning = [
+        _steps(run) / sum(run["phases"][phase] for phase in ("rollouts", "PPO", "inverse", "set-up"))
+        for run in timed
+        if run.get("phases")
+    ]
     return [
         spread([q.get("auroc") for q in quality], 3),
+        spread([states.get("tried", {}).get("auroc_outside") for states in on], 3),
+        spread([states.get("perturbed", {}).get("auroc") for states in on], 3),
         spread([q.get("auroc_cost") for q in quality], 3),
         ", ".join(str(t.get("found") or "none") for t in thresholds),
         spread([t.get("error") for t in thresholds], 3),
         ", ".join(str(run["resets"]) for run in runs),
         f"{np.mean([run['seconds'] for run in timed]) / 60:.1f}" if timed else "-",
-        f"{np.mean([run['steps'] / run['seconds'] for run in timed]):,.0f}" if timed else "-",
+        f"{np.mean([_steps(run) / run['seconds'] for run in timed]):,.0f}" if timed else "-",
+        f"{np.mean(learning):,.0f}" if learning else "-",
     ]
 
 
