@@ -150,7 +150,7 @@ def test_numbers_of_a_table():
     assert "| gacl |" + " - |" * (len(compare.HEAD) - 1) in stochastic
     assert "100 of 100" in stochastic
     assert "Walker" not in text  # nobody wanted it
-    assert "| demonstrations | - | - | 100 | 100 | 100 | 0.000 % |" in stochastic
+    assert "| demonstrations | - | - | 100 | 100 | - | 0.000 % |" in stochastic
 
 
 def test_all_robots_together():
@@ -323,7 +323,7 @@ def pusher(tmp_path, action):
     return Task(job, saved(tmp_path, policy=policy.to_arrays()).path)
 
 
-def test_a_share_of_demonstrations_violates(tmp_path):
+def test_a_share_of_demonstrations_violates(tmp_path, capsys):
     from tacit import demos
 
     task = pusher(tmp_path, -1.0)
@@ -340,6 +340,10 @@ def test_a_share_of_demonstrations_violates(tmp_path):
     demos.validate(mixed, "tacit/Pendulum-v0")
     with pytest.raises(RunFailed, match="of 400 episodes violate, 10 are needed"):
         demos_runs.violating(pusher(tmp_path / "right", 1.0), 10)
+    unable = pusher(tmp_path / "unable", 1.0)
+    demos_runs.make([unable])  # its runs will be missing, those of the others not
+    assert not demos_runs.mixed_file(unable, demos_runs.SHARES[0]).exists()
+    assert "10 are needed" in capsys.readouterr().err
 
 
 # -- runs that need other runs ----------------------------------------------------------------------------------------

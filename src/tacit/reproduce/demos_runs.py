@@ -86,15 +86,19 @@ def mixed_file(task: Task, share: float) -> Path:
 
 
 def make(tasks: list[Task]) -> None:
-    """Write the mixed demonstrations that are not there yet."""
+    """Write the mixed demonstrations that are not there yet; what cannot be had is said, and the rest made."""
     from tacit.demos import save
+    from tacit.launch import to_stderr
 
     for task in tasks:
         for share in SHARES:
             file = mixed_file(task, share)
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                save(mixed(task, share), file)
+                try:
+                    save(mixed(task, share), file)
+                except RunFailed as error:
+                    to_stderr(str(error))
 
 
 def mixed(task: Task, share: float) -> Demonstrations:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.reproduce import compare
-from tacit.reproduce.compare import METHODS, Row, header, runs_of
+from tacit.reproduce.compare import Row, header, runs_of
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -29,12 +29,14 @@ ROBOTS = ("HalfCheetah", "Swimmer")
 TRIALS: dict[str, tuple[dict[str, Any], ...]] = {
     "mce": ({}, {"lr_zeta": 1e-3}, {"expert_square": 5.0}, {"forward_steps": 8192}),
     "gacl": ({}, {"lr_constraint": 1e-3}, {"lr_constraint": 1e-2}, {"discriminator_steps": 5}),
-    "me-icrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.1}, {"anneal": 1.0}),
-    "vicrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.1}, {"anneal": 1.0}),
+    "me-icrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
+    "vicrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
+    "bc2l": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
+    "irl-correction": ({}, {"lr_constraint": 1e-3}, {"expert_square": 1.0}, {"backward_steps": 10}),
 }
 ROWS = {
     f"{algo}, trial {number}": Row(algo, settings=change)
-    for algo in METHODS
+    for algo in TRIALS
     for number, change in enumerate(TRIALS[algo], start=1)
 }
 
@@ -72,7 +74,7 @@ def _stopped(run: Mapping[str, Any]) -> float:
 
 def table(results: dict[str, Any]) -> str:
     lines = ["**chosen without the truth**", "", *header(("method", "chosen", "settings", "the truth would choose"))]
-    for algo in METHODS:
+    for algo in TRIALS:
         best, true = chosen(results, algo), chosen(results, algo, _stopped)
         changed = "-" if best is None else _words(ROWS[best].settings)
         lines.append(f"| {algo} | {_trial(best)} | {changed} | {_trial(true)} |")
@@ -112,11 +114,11 @@ def figure(results: dict[str, Any]) -> bytes:
     with style():
         drawing = new_figure(8.5, 0.24 * len(names) + 1.5)
         panels = drawing.subplots(1, len(ROBOTS), sharey=True, squeeze=False)[0]
-        best = {chosen(results, algo) for algo in METHODS}
+        best = {chosen(results, algo) for algo in TRIALS}
         for axes, robot in zip(panels, ROBOTS, strict=True):
             for place, name in enumerate(names):
                 for run in runs_of(results, robot, name):
-                    colour = COLOURS[METHODS.index(ROWS[name].algo)]
+                    colour = COLOURS[list(TRIALS).index(ROWS[name].algo)]
                     full = run["stochastic"]["return"] / run["expert"]["return"]
                     first = {"label": "return"} if place == 0 else {}
                     axes.plot(full, place, "o", color=colour, markersize=5, fillstyle="none", **first)
