@@ -125,7 +125,7 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
     """Descend the dual on the demonstrations and the learner's last phase (and earlier ones)."""
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
-    expert_z = state.inputs.scaled(expert.rows)
+    expert_z = state.inputs.scaled(expert.rows) if expert.z is None else expert.z
     learner_z = state.inputs.scaled(phase.rows)
     count = config.minibatches or max(1, -(-len(expert_z) // config.dual_batch))
 
@@ -134,7 +134,7 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
             chosen = rng.integers(len(z), size=(count, size))
         else:
             chosen = np.searchsorted(np.cumsum(likely), rng.random((count, size)) * likely.sum()).clip(0, len(z) - 1)
-        return z[chosen], (len(z) * weight[chosen]).astype(np.float32)
+        return z.take(chosen, axis=0), (len(z) * weight[chosen]).astype(np.float32)
 
     demo = draw(expert_z, expert.weight(config.moments, config.gamma), config.dual_batch)
     old = round(config.replay_share * config.dual_batch) if len(state.replay) else 0
@@ -381,6 +381,7 @@ def learn(
         state = replace(state, forward=ppo_lagrangian.resume(env, config, state.forward))
     face = state.forward.agent.interface
     expert = samples.of_demonstrations(demos, face, state.inputs, config.at, samples.horizon_of(env, demos))
+    expert = replace(expert, z=state.inputs.scaled(expert.rows))
     while state.steps < config.total_steps:
         state, metrics = iterate(env, config, state, expert)
         yield state, metrics

@@ -41,6 +41,8 @@ class Expert:
     horizon: int
     absorbed: float
     """Share of time in the absorbing state."""
+    z: Array | None = None
+    """(n, d) the rows as scaled inputs, once their scale is known."""
 
     def weight(self, moments: str, gamma: float) -> Array:
         if moments == "sum":
