@@ -49,6 +49,24 @@ def grid_job(seed: int = 0, **settings) -> Job:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
+def test_workers_share_what_is_compiled_in_the_users_cache(tmp_path, monkeypatch):
+    """Never beside the runs, which are passed on; and what the user has set stays."""
+    from tacit import compiled
+
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = compiled.environment()
+    assert Path(found["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path / "tacit"
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, env, **kwargs: started.append(env))
+    with pytest.raises(AttributeError), LocalCrew(1) as crew:
+        crew.start(Task(Job("mce-exact", "tacit/Gridworld-v0"), tmp_path / "runs" / "x"))
+    assert started[0]["JAX_COMPILATION_CACHE_DIR"] == found["JAX_COMPILATION_CACHE_DIR"]
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "mine")
+    assert "JAX_COMPILATION_CACHE_DIR" not in compiled.environment()
+
+
 def test_run_skip_and_compare_with_learn(cli, tmp_path):
     plan = cli("sweep", "small.toml", "--dry-run")
     assert plan.status == 0

@@ -26,7 +26,7 @@ from time import sleep
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
-from tacit import storage
+from tacit import compiled, storage
 from tacit.errors import UserError
 from tacit.launch import place, resolve, to_stderr
 from tacit.run import Run, in_use
@@ -260,7 +260,7 @@ class LocalCrew:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
-                    env={**os.environ, **THREADS},
+                    env={**compiled.environment(), **os.environ, **THREADS},
                 )
         except OSError as error:
             raise UserError(f"cannot start a worker for {task.job}: {error}") from None
