@@ -89,6 +89,12 @@ METRICS: dict[str, Metric] = {
         "score",
         "higher",
     ),
+    "auroc_outside": Metric(
+        "outside the band",
+        "AUROC without the states between the outermost demonstration and the true wall: nothing can be known of them.",
+        "score",
+        "higher",
+    ),
     "auprc": Metric(
         "AUPRC",
         "Average precision of the learned cost as a detector of constrained states. 1 is perfect; guessing gives the "

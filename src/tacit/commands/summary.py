@@ -22,7 +22,7 @@ COLUMNS = (
 ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
 """Where the environment says how episodes end, and where some begin in violation: a table of their own."""
-DETECTION = ("auroc", "auprc", "iou", "false_alarms", "missed", "constrained")
+DETECTION = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
 QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
 
 
@@ -100,9 +100,10 @@ def print_detection(detection: Mapping[str, Any]) -> None:
         return
     kind = "calibrated" if found["calibrated"] else "not calibrated"
     title = f"the {name} on different states, threshold {found['threshold']:.4g} ({kind})"
-    table = new_table("", *(lookup(key).label for key in DETECTION), title=title)
+    keys = [key for key in DETECTION if any(key in row for row in found["on"].values())]
+    table = new_table("", *(lookup(key).label for key in keys), title=title)
     for states, row in found["on"].items():
-        table.add_row(states, *(cell(row.get(key), lookup(key).unit) for key in DETECTION))
+        table.add_row(states, *(cell(row.get(key), lookup(key).unit) for key in keys))
     print_table(table)
     if "rejected" in found:
         share = found["rejected"]["trajectories"]

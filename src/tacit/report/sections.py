@@ -50,7 +50,7 @@ TABLE_KEYS = (
     "length",
 )
 QUALITY_KEYS = ("auroc", "auprc", "iou", "best_iou")
-DETECTION_KEYS = ("auroc", "auprc", "iou", "false_alarms", "missed", "constrained")
+DETECTION_KEYS = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
 _MAX_NUMBERED_CELLS = 900
 TRUTH = "truth, not used by the learner"
 TOLD = "rcpo"
@@ -104,7 +104,8 @@ def _detection(data: RunData) -> str:
     known = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
     if not known or not on or not isinstance(on, Mapping) or not all(isinstance(row, Mapping) for row in on.values()):
         return ""
-    return metric_table("on different states, at the learned threshold", on, DETECTION_KEYS)
+    keys = [key for key in DETECTION_KEYS if any(key in row for row in on.values())]
+    return metric_table("on different states, at the learned threshold", on, keys)
 
 
 def table_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
