@@ -133,7 +133,7 @@ def check(config: Config) -> None:
     for name in ("input_clip", "zeta_decay"):
         if not getattr(config, name) > 0:
             raise UserError(f"{name} must be positive, it is {getattr(config, name)}")
-    if config.moments == "absorbing" and max(config.gamma, config.cost_gamma) >= 1:
+    if config.moments == "absorbing" and 1 in (config.gamma, config.cost_gamma):
         raise UserError(
             'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must be '
             'below 1, or moments "normalised"'

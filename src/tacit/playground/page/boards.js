@@ -130,13 +130,13 @@ export function showWorld(board, scene, { expert, walk, demonstrating }) {
   board.lines.replaceChildren(...lines);
 }
 
-/** What is known about one cell, in words. */
+/** What is known about one cell, in words; the answer may still be one to a smaller map. */
 export function describe(scene, result, r, c) {
   const mark = kind(scene, r, c);
   if (mark === "#") return `${nameOf(r, c)}: wall`;
   const parts = [];
   if (mark === "G") parts.push("goal: the episode ends here, so a cost could not matter");
-  else if (result?.cost) {
+  else if (result?.cost?.[r]?.[c] !== undefined) {
     parts.push(`cost ${number(result.cost[r][c])}`);
     if (!result.reachable[r][c]) parts.push("nobody can get here");
     else if (result.never[r][c] > UNKNOWN) parts.push("cannot be known, ever");
@@ -144,7 +144,7 @@ export function describe(scene, result, r, c) {
   }
   const visits = result?.visits ?? {};
   for (const [name, words] of [["learned", "learned agent"], ["unconstrained", "without constraint"], ["demonstrations", "demonstrations"]]) {
-    if (visits[name]) parts.push(`${words} ${number(visits[name][r][c])} visits`);
+    if (visits[name]?.[r]?.[c] !== undefined) parts.push(`${words} ${number(visits[name][r][c])} visits`);
   }
   return `${nameOf(r, c)}: ${parts.join(" · ")}`;
 }
