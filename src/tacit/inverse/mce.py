@@ -308,7 +308,7 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     if clone.released(config, phase, each):
         forward = ppo_lagrangian.freeze_reward_scale(forward)
     state = replace(state, forward=forward)
-    between = time.perf_counter()
+    between, made = time.perf_counter(), sum(map(len, rollouts))
     if config.moments == "sum":
         # Expectations of the present policy: its last steps, about as many as were demonstrated.
         rollouts = rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
@@ -321,7 +321,7 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     return state, metrics | dual | guard | {
         "time/inverse_seconds": now - between,
         "time/iteration_seconds": now - started,
-        "time/fps": sum(map(len, rollouts)) / (now - started),
+        "time/fps": made / (now - started),
     }
 
 
