@@ -36,11 +36,20 @@ def test_boundary_is_where_the_cost_begins():
 
 
 @pytest.mark.parametrize(
-    ("value", "demonstrated", "truth", "error"),
-    [(-1.0, -0.2, -3.0, 0.0), (-3.5, -0.2, -3.0, 0.5), (-0.1, -0.2, -3.0, 0.1), (0.52, 0.4, 0.5, 0.02)],
+    ("relation", "value", "demonstrated", "truth", "error"),
+    [
+        ("<", -1.0, -0.2, -3.0, 0.0),
+        ("<", -3.5, -0.2, -3.0, 0.5),
+        ("<", -0.1, -0.2, -3.0, 0.1),
+        (">", 0.52, 0.4, 0.5, 0.02),
+        (">", 0.3, 0.4, 0.5, 0.1),
+        # Demonstrations beyond the wall leave nothing open.
+        ("<", -3.5, -4.0, -3.0, 0.5),
+        (">", 0.6, 0.8, 0.5, 0.1),
+    ],
 )
-def test_error_counts_outside_the_open_band_alone(value, demonstrated, truth, error):
-    assert threshold_error(Boundary("x", "<", value, demonstrated, 0.1), truth) == pytest.approx(error)
+def test_error_counts_outside_the_open_band_alone(relation, value, demonstrated, truth, error):
+    assert threshold_error(Boundary("x", relation, value, demonstrated, 0.1), truth) == pytest.approx(error)
 
 
 def test_map_finds_the_wall_from_samples():

@@ -116,6 +116,16 @@ def test_the_band_of_which_nothing_can_be_known_is_left_out():
     assert (found["auroc"], found["auroc_outside"]) == (pytest.approx(2 / 3), 1.0)
     assert "auroc_outside" not in cost_quality.detection(cautious, rows[:, 0] < -3, 0.5)
     assert cost_quality.band_of(SimpleNamespace(unwrapped=SimpleNamespace()), rows[0], rows[0]) is None
+    beyond = cost_quality.band_of(env, np.array([-5.0, -9.0]), np.array([5.0, 9.0]))
+    assert not beyond(rows).any()  # demonstrations that violate leave nothing open
+
+
+def test_the_band_of_a_wall_above():
+    task = SimpleNamespace(constraint_index=0, constraint=SimpleNamespace(bound=0.5, relation=">"))
+    env = SimpleNamespace(unwrapped=SimpleNamespace(task=task))
+    rows = np.array([[0.2], [0.45], [0.7]])
+    assert cost_quality.band_of(env, np.array([-1.0]), np.array([0.4]))(rows).tolist() == [False, True, False]
+    assert not cost_quality.band_of(env, np.array([-1.0]), np.array([0.9]))(rows).any()
 
 
 def test_only_what_has_labels_is_judged():

@@ -84,8 +84,9 @@ def test_runs_in_common_are_the_same_runs():
     common = folders("grid-beta") & folders("grid-stochasticity")
     assert len(common) == 2 * len(grid_runs.SLIPS)  # the beta of the preset
     assert folders("robots-paper") & folders("table-ablation")
-    count = [job for job in jobs_of("demos-count") if job.label.startswith("Pendulum, 50:")]
-    assert {identity(job) for job in count if job.algo == "mce"} < folders("decisions")
+    for name, group in (("demos-count", "Pendulum, 50:"), ("demos-violating", "Swimmer, 0 %:")):
+        given = [job for job in jobs_of(name) if job.label.startswith(group)]
+        assert {identity(job) for job in given} < folders("robots")
 
 
 @pytest.mark.parametrize("name", ["robots", "robots-paper", "grid-stochasticity", "robots-noise", "transfer"])
@@ -106,6 +107,25 @@ def test_more_seeds_of_ours():
     assert {job.seed for job in jobs_of("table-ablation", robots.SEEDS)} == {0, 1, 2}
 
 
+def test_short_runs_move_multipliers_as_far_and_anneal_as_much():
+    """HalfCheetah's presets are of a million steps; 0.3 million are 3.33 times fewer."""
+    rows = compare.short_rows(("mce", "me-icrl"), "tacit/HalfCheetah-v0")
+    usual, fewer = presets.load("me-icrl", "reference", "tacit/HalfCheetah-v0"), rows["me-icrl"].settings
+    assert rows["mce"].settings == {}
+    assert fewer["multiplier_lr"] * 0.3 == pytest.approx(usual["multiplier_lr"], rel=1e-4)
+    assert fewer["anneal"] ** 0.3 == pytest.approx(usual["anneal"], rel=1e-4)
+
+
+def test_costs_of_x_alone_go_to_point():
+    jobs = reproduce.find("transfer").jobs([0])
+    inputs = {job.label: job.settings["inputs"] for job in jobs if job.label.startswith("Ant")}
+    assert inputs["Ant: gacl"] == ["x_position", "y_position"]
+    assert inputs["Ant: gacl, x alone"] == ["x_position"]
+    fresh = {job.label for job in jobs if job.algo == "retrain"}
+    assert {"Point: mce", "Point: mce, x alone", "BrokenAnt: mce"} <= fresh
+    assert "BrokenAnt: mce, x alone" not in fresh
+
+
 def test_tuning_keeps_away_from_evaluation():
     evaluated = {seed for name in NAMES if name != "tuning" for seed in reproduce.find(name).SEEDS}
     assert not evaluated & set(tuning.SEEDS)
@@ -122,6 +142,7 @@ def record(label, seed, stopped, rate=0.0, expert=100.0, **more):
     curves = {"steps": [500, 1000], "return": [0.0, stopped], "violations": [0.5, rate]}
     about = {"run": "x", "algo": "mce", "env": "e", "steps": 600_000, "seconds": 120.0, "commit": "abc", "versions": {}}
     shown = {"return": expert, "terminated_return": expert, "violation_rate_step": 0.0}
+    about["typical"] = expert
     found = {"stochastic": numbers, "deterministic": numbers, "expert": shown, "curves": curves}
     return {"label": label, "seed": seed, **about, **found, "cost_quality": {"auroc": 0.9, "auroc_cost": 0.8}, **more}
 
@@ -306,7 +327,7 @@ def test_curves_are_thinned():
 # -- demonstrations that violate --------------------------------------------------------------------------------------
 
 
-def pusher(tmp_path, action):
+def pusher(tmp_path, action, seed=50):
     """A finished folder of a pendulum's policy that always pushes in one direction."""
     face = Interface(4, 1, 0, 0, (-3.0,), (3.0,), True)
     zeros = np.zeros((4, 1), np.float32)
@@ -319,29 +340,32 @@ def pusher(tmp_path, action):
         np.ones(4, np.float32),
         10.0,
     )
-    job = Job("ppo", "tacit/Pendulum-v0", label="Pendulum: ppo")
+    job = Job("ppo", "tacit/Pendulum-v0", seed=seed, label="Pendulum: ppo")
     return Task(job, saved(tmp_path, policy=policy.to_arrays()).path)
 
 
 def test_a_share_of_demonstrations_violates(tmp_path, capsys):
     from tacit import demos
 
-    task = pusher(tmp_path, -1.0)
+    # One of the three never violates: the others take turns.
+    tasks = [pusher(tmp_path / name, push, seed) for name, push, seed in (("a", -0.6, 50), ("b", 1, 51), ("c", -1, 52))]
     given = demos.load(demos.shipped("tacit/Pendulum-v0"))
-    demos_runs.make([task])
+    demos_runs.make(tasks)
     for share in demos_runs.SHARES:
-        mixed = demos.load(demos_runs.mixed_file(task, share))
+        mixed = demos.load(demos_runs.mixed_file(tasks, share))
         broken = np.add.reduceat(mixed.costs, mixed.step_offsets) > 0
         wrong = round(share * 50)
         assert len(mixed) == len(given) == 50
         assert broken.tolist() == [False] * (50 - wrong) + [True] * wrong
         np.testing.assert_array_equal(mixed[0].observations, given[0].observations)
+        pushes = [round(float(one.actions[0, 0])) for one in mixed][50 - wrong :]
+        assert pushes == ([-2, -3] * wrong)[:wrong]
         assert f"{wrong} of 50 by PPO without cost" in mixed.card["source"]
     demos.validate(mixed, "tacit/Pendulum-v0")
-    with pytest.raises(RunFailed, match="of 400 episodes violate, 10 are needed"):
-        demos_runs.violating(pusher(tmp_path / "right", 1.0), 10)
-    unable = pusher(tmp_path / "unable", 1.0)
-    demos_runs.make([unable])  # its runs will be missing, those of the others not
+    with pytest.raises(RunFailed, match="only 0 of 400 episodes of PPO without cost violate, 10 are needed"):
+        demos_runs.violating([pusher(tmp_path / "right", 1.0)], 10)
+    unable = [pusher(tmp_path / "unable", 1.0)]
+    demos_runs.make(unable)  # its runs will be missing, those of the others not
     assert not demos_runs.mixed_file(unable, demos_runs.SHARES[0]).exists()
     assert "10 are needed" in capsys.readouterr().err
 
@@ -465,7 +489,7 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
     output = cli("reproduce", "retraining", "--quick", "--seeds", "0,", "--workers", 1)
     runs = storage.read_json("results/retraining-quick.json")["runs"]
     labels = {run["label"] for run in runs} | {run["label"] for run in output_missing(output)}
-    assert labels == {"Pendulum: mce", "Pendulum: me-icrl", "Pendulum: rcpo"}
+    assert labels == {"Pendulum: mce", "Pendulum: me-icrl", "Pendulum: ppo", "Pendulum: rcpo"}
     assert {run["seed"] for run in runs if run["algo"] == "retrain"} <= {1000}
 
 

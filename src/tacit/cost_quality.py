@@ -139,13 +139,15 @@ def rule_of(env: VectorEnv) -> Callable[[Array], NDArray[np.bool_]] | None:
 
 def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], NDArray[np.bool_]] | None:
     """rows (n, width) -> (n,) which lie between the wall and the demonstrations, whose entries reach from `lowest` to
-    `highest` (width,); None where the environment's rule is not a wall on one feature."""
+    `highest` (width,), none if those go beyond it; None where the environment's rule is not a wall on one feature."""
     task = getattr(env.unwrapped, "task", None)
     if task is None or hasattr(task, "violated"):
         return None
     at, wall = task.constraint_index, task.constraint.bound
-    shown = float((lowest if task.constraint.relation[0] == "<" else highest)[at])
-    low, high = min(shown, wall), max(shown, wall)
+    if task.constraint.relation[0] == "<":
+        low, high = wall, max(wall, float(lowest[at]))
+    else:
+        low, high = min(wall, float(highest[at])), wall
     return lambda rows: (rows[:, at] > low) & (rows[:, at] < high)
 
 

@@ -144,6 +144,10 @@ def boundaries(cost: LearnedCost, expert: Array, learner: Array, ceiling: float)
 
 
 def threshold_error(boundary: Boundary, true_value: float) -> float:
-    """Distance of a boundary from the band between the demonstrations' extreme and the true wall, 0 inside it."""
-    low, high = sorted((boundary.demonstrated, true_value))
+    """Distance of a boundary from the band between the demonstrations' extreme and the true wall, 0 inside it.
+
+    Demonstrations that go beyond the wall leave no band: then it is the distance from the wall.
+    """
+    legal = max if boundary.relation == "<" else min
+    low, high = sorted((legal(boundary.demonstrated, true_value), true_value))
     return max(0.0, low - boundary.value, boundary.value - high)

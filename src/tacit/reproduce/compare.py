@@ -48,6 +48,19 @@ def rows_of(algos: Iterable[str], preset: str = "reference") -> dict[str, Row]:
     return {algo: Row(algo, preset) for algo in algos}
 
 
+def short_rows(algos: Iterable[str], env: str) -> dict[str, Row]:
+    """Methods for runs of SHORT: rates that the presets give for whole runs come to the same in fewer steps."""
+    from tacit import presets
+
+    rows = {}
+    for algo in algos:
+        usual = presets.load(algo, "reference", env)
+        longer = usual["total_steps"] / SHORT["total_steps"]
+        rates = {"multiplier_lr": lambda rate, n=longer: rate * n, "anneal": lambda rate, n=longer: rate**n}
+        rows[algo] = Row(algo, settings={key: round(of(usual[key]), 6) for key, of in rates.items() if key in usual})
+    return rows
+
+
 def job(
     group: str,
     name: str,
@@ -92,6 +105,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),
+        "source": summary.get("source"),  # of a frozen cost
         "phases": summary.get("time"),
         "curves": curves_of(run.metrics()),
     }

@@ -1,13 +1,14 @@
 """How many demonstrations, and how many of them may be wrong: MCE-ICRL and ME-ICRL on Pendulum and Swimmer.
 
-`demos-count`: the first 1, 5, 10, 20 of the 50 that come with Tacit, and all of them.
+`demos-count`: the first 1, 5, 10, 20 of the 50 that come with Tacit, and all of them; the same for every seed.
 
 `demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
-(preset `reference`, seed 50): of its episodes, sampled with a seed of their own, those that break the constraint at
-least once take the place of the last 10, 25 or 40 of the 50. So a violating demonstration is a good one by the reward,
-and a whole one; nothing tells it from the others.
+(preset `reference`, seeds 50 to 52): of their episodes, sampled with seeds of their own, those that break the
+constraint at least once take the place of the last 10, 25 or 40 of the 50. So a violating demonstration is a good one
+by the reward, and a whole one; nothing tells it from the others. Returns are compared with the clean 50.
 
-Both on the steps of `decisions`, with which they have runs in common. (`robots` has the experiments.)
+Both on the steps of `robots`, with which they have runs in common; `bc` is the clone with which the two methods begin.
+(`robots` has the experiments.)
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ import numpy as np
 
 from tacit.errors import RunFailed
 from tacit.reproduce import compare, compare_plots
-from tacit.reproduce.compare import SHORT, Row
+from tacit.reproduce.compare import Row
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
+    from tacit.demos.data import Trajectory
+    from tacit.run import Run
     from tacit.sweep import Job, Task
 
 ROBOTS = ("Pendulum", "Swimmer")
 SEEDS = (0, 1, 2)
-METHODS = ("mce", "me-icrl")
+METHODS = ("mce", "me-icrl", "bc")
 ROWS = compare.rows_of(METHODS)
 ALL = 50
 COUNTS = (1, 5, 10, 20, ALL)
 SHARES = (0.2, 0.5, 0.8)
-VIOLATOR_SEED = 50
+VIOLATORS = (50, 51, 52)
 MOST_EPISODES = 400
+"""Of each of them."""
 LATER = "(demonstrations of which some violate)"
 
 
@@ -60,7 +64,7 @@ def count_jobs(seeds: list[int], quick: bool = False) -> list[Job]:
                 for algo in METHODS:
                     row = Row(algo, settings=settings)
                     group = f"{robot}, {count}"
-                    wanted.append(compare.job(group, algo, row, env_of(robot), seed, quick, budget=SHORT))
+                    wanted.append(compare.job(group, algo, row, env_of(robot), seed, quick))
     return wanted
 
 
@@ -77,12 +81,21 @@ SHARE_GROUPS = {share_group(robot, share): 100 * share for robot in ROBOTS for s
 
 def first(seeds: list[int], quick: bool = False) -> list[Job]:
     """Those who violate."""
-    return [compare.job(robot, "ppo", Row("ppo"), env_of(robot), VIOLATOR_SEED, quick) for robot in ROBOTS]
+    violators = VIOLATORS[:1] if quick else VIOLATORS
+    return [compare.job(robot, "ppo", Row("ppo"), env_of(robot), seed, quick) for robot in ROBOTS for seed in violators]
 
 
-def mixed_file(task: Task, share: float) -> Path:
-    """Where the mixed demonstrations are, beside the run folders; named after the run that violates."""
-    return task.path.parent / "demonstrations" / f"{task.path.name}-{100 * share:g}.npz"
+def by_robot(tasks: list[Task]) -> dict[str, list[Task]]:
+    found: dict[str, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.job.label.partition(":")[0], []).append(task)
+    return found
+
+
+def mixed_file(tasks: list[Task], share: float) -> Path:
+    """Where the mixed demonstrations are, beside the run folders; named after the runs that violate."""
+    names = "+".join([tasks[0].path.name, *(task.path.name.rpartition("-")[2] for task in tasks[1:])])
+    return tasks[0].path.parent / "demonstrations" / f"{names}-{100 * share:g}.npz"
 
 
 def make(tasks: list[Task]) -> None:
@@ -90,36 +103,55 @@ def make(tasks: list[Task]) -> None:
     from tacit.demos import save
     from tacit.launch import to_stderr
 
-    for task in tasks:
+    for violators in by_robot(tasks).values():
         for share in SHARES:
-            file = mixed_file(task, share)
+            file = mixed_file(violators, share)
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    save(mixed(task, share), file)
+                    save(mixed(violators, share), file)
                 except RunFailed as error:
                     to_stderr(str(error))
 
 
-def mixed(task: Task, share: float) -> Demonstrations:
-    """The demonstrations that come with Tacit, the last `share` of them replaced by episodes that violate."""
+def clean(env: str) -> Demonstrations:
+    """The demonstrations that come with Tacit."""
+    from tacit import demos as demonstrations
+
+    included = demonstrations.shipped(env)
+    assert included is not None
+    return demonstrations.load(included)
+
+
+def mixed(tasks: list[Task], share: float) -> Demonstrations:
+    """The clean demonstrations, the last `share` of them replaced by episodes that violate."""
     from dataclasses import replace
 
-    from tacit import demos as demonstrations
     from tacit.demos.data import from_trajectories
 
-    included = demonstrations.shipped(task.job.env)
-    assert included is not None
-    good = demonstrations.load(included)
+    good = clean(tasks[0].job.env)
     wrong = round(share * len(good))
-    bad = violating(task, wrong)
-    both = [*good.subset(np.arange(len(good) - wrong)), *bad]
+    both = [*good.subset(np.arange(len(good) - wrong)), *violating(tasks, wrong)]
     card = {**good.card, "source": f"{good.card.get('source')}; {wrong} of {len(good)} by PPO without cost, violating"}
     return replace(from_trajectories(both, card), card=card)
 
 
-def violating(task: Task, n: int) -> Demonstrations:
-    """n episodes of a finished run's policy in which the constraint is broken at least once."""
+def violating(tasks: list[Task], n: int) -> list[Trajectory]:
+    """n episodes in which the constraint is broken at least once, of the policies of finished runs by turns."""
+    from itertools import chain, zip_longest
+
+    each = [_violating(task) for task in tasks]
+    found = [one for one in chain.from_iterable(zip_longest(*each)) if one is not None]
+    if len(found) < n:
+        raise RunFailed(
+            f"{tasks[0].job.env}: only {len(found)} of {MOST_EPISODES * len(tasks)} episodes of PPO without cost "
+            f"violate, {n} are needed"
+        )
+    return found[:n]
+
+
+def _violating(task: Task) -> list[Trajectory]:
+    """Of one run."""
     from tacit import demos as demonstrations
     from tacit.forward.collect import make_vec
     from tacit.policy import Policy
@@ -128,30 +160,32 @@ def violating(task: Task, n: int) -> Demonstrations:
     policy = Policy.from_arrays(*Run.open(task.path).load_model("policy"))
     env = make_vec(task.job.env, ALL)
     try:
-        drawn = demonstrations.collect(env, policy, MOST_EPISODES, seed=30_000)
+        drawn = demonstrations.collect(env, policy, MOST_EPISODES, seed=30_000 + task.job.seed)
     finally:
         env.close()
     assert drawn.costs is not None
-    broken = np.flatnonzero(np.add.reduceat(drawn.costs, drawn.step_offsets) > 0)
-    if len(broken) < n:
-        raise RunFailed(f"{task.job}: only {len(broken)} of {MOST_EPISODES} episodes violate, {n} are needed")
-    return drawn.subset(broken[:n])
+    return [drawn[int(i)] for i in np.flatnonzero(np.add.reduceat(drawn.costs, drawn.step_offsets) > 0)]
 
 
 def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
     """One run a seed, robot, share and method; `made` are those who violate."""
-    by_robot = {task.job.label.partition(":")[0]: task for task in made or []}
+    violators = by_robot(made or [])
     wanted = []
     for seed in seeds:
         for robot in ROBOTS:
             for share in (0.0, SHARES[1]) if quick else (0.0, *SHARES):
-                task = by_robot.get(robot)
-                later = LATER if task is None else str(mixed_file(task, share))
+                later = str(mixed_file(violators[robot], share)) if robot in violators else LATER
                 for name, row in ROWS.items():
                     demos = later if share else None
                     group = share_group(robot, share)
-                    wanted.append(compare.job(group, name, row, env_of(robot), seed, quick, demos=demos, budget=SHORT))
+                    wanted.append(compare.job(group, name, row, env_of(robot), seed, quick, demos=demos))
     return wanted
+
+
+def collect(job: Job, run: Run) -> dict[str, Any]:
+    """As everywhere, beside what the clean demonstrations earn: a mixture is no measure of anybody."""
+    earned = float(np.mean(clean(job.env).returns))
+    return {**compare.collect(job, run), "expert": {"return": earned, "terminated_return": earned}}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -170,17 +204,19 @@ def _panels() -> dict[str, compare_plots.Numbers]:
     return panels | {f"{robot}: violating steps, %": _of(robot, "violation_rate_step", 100.0) for robot in ROBOTS}
 
 
-def _experiment(groups: Mapping[str, float], jobs: Any, xlabel: str, log: bool, **staged: Any) -> Experiment:
+def _experiment(
+    groups: Mapping[str, float], jobs: Any, collect: Any, xlabel: str, log: bool, **staged: Any
+) -> Experiment:
     ticks = {value: f"{value:g}" for value in groups.values()}
     return Experiment(
         SEEDS,
         jobs,
-        compare.collect,
+        collect,
         lambda found: compare.table(found, list(groups), METHODS),
         lambda found: compare_plots.against(found, groups, METHODS, _panels(), xlabel, log=log, ticks=ticks),
         **staged,
     )
 
 
-COUNT = _experiment(COUNT_GROUPS, count_jobs, "demonstrations", True)
-VIOLATING = _experiment(SHARE_GROUPS, share_jobs, "violating demonstrations, %", False, first=first, make=make)
+COUNT = _experiment(COUNT_GROUPS, count_jobs, compare.collect, "demonstrations", True)
+VIOLATING = _experiment(SHARE_GROUPS, share_jobs, collect, "violating demonstrations, %", False, first=first, make=make)

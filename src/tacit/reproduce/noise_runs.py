@@ -3,7 +3,7 @@
 After every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of position and
 velocity, for the demonstrator as for the learner: experts are trained in the noise first (preset `expert`, seed 0),
 also in none, and their violation-free episodes are the demonstrations of all methods and seeds. All learn on the steps
-of `decisions`.
+of `decisions`; `bc` is the clone with which they begin. VICRL's prior in the noise is the published one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import compare, compare_plots
-from tacit.reproduce.compare import METHODS, SHORT, Row
+from tacit.reproduce.compare import METHODS, SHORT, Row, short_rows
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ ENV = "tacit/HalfCheetah-v0"
 NOISES = (1e-1, 1e-2, 1e-3, 0.0)
 """The largest first: whether its expert finds legal episodes at all is the first thing to know."""
 SEEDS = (0, 1, 2)
-ROWS = compare.rows_of(METHODS)
+NAMES = (*METHODS, "bc")
+NOISY = {"vicrl": {"prior": [9.0, 1.0]}}
 LOWEST = 1e-4
 """Where no noise is drawn on a logarithmic axis."""
 GROUPS = {(f"noise {noise:g}" if noise else "no noise"): noise or LOWEST for noise in sorted(NOISES)}
@@ -45,17 +46,21 @@ def _worlds(quick: bool) -> dict[str, dict[str, float]]:
 def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
     """One run a seed, noise and method; `made` are the experts."""
     files = {task.job.label.partition(":")[0]: str(task.path / "demos.npz") for task in made or []}
+    rows = {**short_rows(METHODS, ENV), "bc": Row("bc")}
     wanted = []
     for seed in seeds:
-        for name, row in ROWS.items():
+        for name, row in rows.items():
             for group, world in _worlds(quick).items():
                 demos = files.get(group, LATER)
-                wanted.append(compare.job(group, name, row, ENV, seed, quick, world, demos, SHORT))
+                settings = {**row.settings, **(NOISY.get(name, {}) if world else {})}
+                wanted.append(
+                    compare.job(group, name, Row(row.algo, settings=settings), ENV, seed, quick, world, demos, SHORT)
+                )
     return wanted
 
 
 def table(results: dict[str, Any]) -> str:
-    return compare.table(results, list(GROUPS), list(ROWS))
+    return compare.table(results, list(GROUPS), NAMES)
 
 
 def figure(results: dict[str, Any]) -> bytes:
@@ -68,7 +73,7 @@ def figure(results: dict[str, Any]) -> bytes:
     expert = {"terminated return": lambda run: run["expert"]["return"]}
     ticks = {value: "none" if value == LOWEST else f"{value:g}" for value in GROUPS.values()}
     label = "standard deviation of the process noise"
-    return compare_plots.against(results, GROUPS, list(ROWS), panels, label, expert, log=True, ticks=ticks)
+    return compare_plots.against(results, GROUPS, NAMES, panels, label, expert, log=True, ticks=ticks)
 
 
 EXPERIMENT = Experiment(SEEDS, jobs, compare.collect, table, figure, first)

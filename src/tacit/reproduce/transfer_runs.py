@@ -2,11 +2,13 @@
 
 `transfer`: the four methods learn a cost of (x, y) on the Ant (preset `reference`; so did earlier work for Point), and
 a fresh agent follows the target's reward and that frozen cost (algorithm `retrain`: what exceeds the usual threshold is
-charged, 1 at most, with a budget of 0). Beside them PPO without cost, and RCPO that is told the target's true cost.
-Everybody has the steps of `decisions`.
+charged, 1 at most, with a budget of 0). For Point also costs of x alone: the Ant's demonstrations all run one way and
+hardly know y > 0, through which Point must travel. Beside them PPO without cost, and RCPO that is told the target's
+true cost. Everybody has the steps of `decisions`. The group Ant has the runs in which the costs were learned.
 
 `retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
-all inputs. Fresh agents have seeds of their own (1000 more): with the same seed they would begin with the same network.
+all inputs; PPO without cost and RCPO with the true one are those of `robots`. Fresh agents have seeds of their own
+(1000 more): with the same seed they would begin with the same network.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import compare, compare_plots
-from tacit.reproduce.compare import METHODS, REFERENCES, SHORT, Row
+from tacit.reproduce.compare import METHODS, REFERENCES, SHORT, Row, short_rows
 from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
 
@@ -25,7 +27,8 @@ SEEDS = (0, 1, 2)
 SHIFT = 1000
 SOURCE = "Ant"
 TARGETS = ("Point", "BrokenAnt")
-INPUTS = ["x_position", "y_position"]
+INPUTS = {"": ["x_position", "y_position"], ", x alone": ["x_position"]}
+"""What the costs read, by the end of the row's name."""
 RETRAINED = ("mce", "me-icrl")
 LATER = "(a cost that is still to be learned)"
 
@@ -34,31 +37,40 @@ def env_of(robot: str) -> str:
     return f"tacit/{robot}-v0"
 
 
-def _fresh(group: str, algo: str, made: list[Task] | None, source: str, seed: int, quick: bool, steps: Any) -> Job:
-    """A fresh agent with the cost that a finished run of that method and seed learned."""
+def _fresh(group: str, name: str, made: list[Task] | None, source: str, seed: int, quick: bool, steps: Any) -> Job:
+    """A fresh agent with the cost that a finished run of that row and seed learned."""
     paths = {(task.job.label, task.job.seed): str(task.path) for task in made or []}
-    row = Row("retrain", settings={"cost": paths.get((f"{source}: {algo}", seed), LATER)})
-    return compare.job(group, algo, row, env_of(group), SHIFT + seed, quick, budget=steps)
+    row = Row("retrain", settings={"cost": paths.get((f"{source}: {name}", seed), LATER)})
+    return compare.job(group, name, row, env_of(group), SHIFT + seed, quick, budget=steps)
+
+
+def sources(quick: bool) -> dict[str, Row]:
+    """Methods and what their costs read."""
+    rows = short_rows(METHODS[:2] if quick else METHODS, env_of(SOURCE))
+    return {
+        algo + end: Row(algo, settings={**row.settings, "inputs": inputs})
+        for end, inputs in INPUTS.items()
+        for algo, row in rows.items()
+    }
 
 
 def transfer_first(seeds: list[int], quick: bool = False) -> list[Job]:
-    """Costs of (x, y) of the Ant."""
-    algos = METHODS[:2] if quick else METHODS
-    rows = {algo: Row(algo, settings={"inputs": INPUTS}) for algo in algos}
+    """Costs of the Ant."""
     return [
-        compare.job(SOURCE, algo, row, env_of(SOURCE), seed, quick, budget=SHORT)
+        compare.job(SOURCE, name, row, env_of(SOURCE), seed, quick, budget=SHORT)
         for seed in seeds
-        for algo, row in rows.items()
+        for name, row in sources(quick).items()
     ]
 
 
 def transfer_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
-    """One fresh agent a seed, target and method, and the references."""
-    wanted = []
+    """One fresh agent a seed, target and cost, and the references; and where the costs come from."""
+    wanted = transfer_first(seeds, quick)
     for seed in seeds:
         for target in TARGETS:
-            for algo in METHODS[:2] if quick else METHODS:
-                wanted.append(_fresh(target, algo, made, SOURCE, seed, quick, SHORT))
+            for name in sources(quick):
+                if target == "Point" or name in METHODS:
+                    wanted.append(_fresh(target, name, made, SOURCE, seed, quick, SHORT))
             for algo in REFERENCES:
                 wanted.append(compare.job(target, algo, Row(algo), env_of(target), seed, quick, budget=SHORT))
     return wanted
@@ -76,13 +88,14 @@ def retraining_first(seeds: list[int], quick: bool = False) -> list[Job]:
 
 
 def retraining_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
-    """One fresh agent a seed, robot and method, and RCPO that is told the true cost."""
+    """One fresh agent a seed, robot and method, and the references of `robots`."""
     wanted = []
     for seed in seeds:
         for robot in ("Pendulum",) if quick else ROBOTS:
             for algo in RETRAINED:
                 wanted.append(_fresh(robot, algo, made, robot, seed, quick, None))
-            wanted.append(compare.job(robot, "rcpo", Row("rcpo"), env_of(robot), seed, quick))
+            for algo in REFERENCES:
+                wanted.append(compare.job(robot, algo, Row(algo), env_of(robot), seed, quick))
     return wanted
 
 
@@ -97,5 +110,6 @@ def _experiment(groups: tuple[str, ...], rows: tuple[str, ...], first: Any, jobs
     )
 
 
-TRANSFER = _experiment(TARGETS, (*METHODS, *REFERENCES), transfer_first, transfer_jobs)
-RETRAINING = _experiment(ROBOTS, (*RETRAINED, "rcpo"), retraining_first, retraining_jobs)
+COSTS = tuple(algo + end for end in INPUTS for algo in METHODS)
+TRANSFER = _experiment((*TARGETS, SOURCE), (*COSTS, *REFERENCES), transfer_first, transfer_jobs)
+RETRAINING = _experiment(ROBOTS, (*RETRAINED, *REFERENCES), retraining_first, retraining_jobs)

@@ -1,10 +1,12 @@
 """The record of tuning: four trials a method on HalfCheetah and Swimmer, with a seed that no evaluation uses.
 
 Trial 1 is the preset `reference` as it is; each of the others changes what matters most in that method. A trial is
-chosen without looking at the true constraint, by the only thing that a user has as well: the return of the
-demonstrators. Who keeps to the constraint cannot earn much more than they do; who fears the wrong things earns less:
+chosen without looking at the true constraint, by the only thing that a user has as well: what demonstrators earn. Who
+keeps to the constraint cannot earn much more than they do; who fears the wrong things earns less:
 
-    score = max(0, 1 - |return / return of the demonstrations - 1|),    mean over the two robots                  (1)
+    score = max(0, 1 - |return / median return of the demonstrations - 1|),    mean over the two robots           (1)
+
+(The median, because three of HalfCheetah's ten demonstrations tumble: by their mean, tumbling now and then is right.)
 
 The trial with the largest (1) is chosen. The true violations stand beside it, and the trial that they would have chosen
 (by the terminated return), so that one sees what the choice was worth. (`robots` has the experiment.)
@@ -22,6 +24,7 @@ from tacit.reproduce.compare import Row, header, runs_of
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
+    from tacit.run import Run
     from tacit.sweep import Job
 
 SEEDS = (100,)
@@ -52,9 +55,14 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
     ]
 
 
+def collect(job: Job, run: Run) -> dict[str, Any]:
+    """As everywhere, with the median return of the demonstrations."""
+    return {**compare.collect(job, run), "typical": float(np.median(run.demonstrations().returns))}
+
+
 def score(run: Mapping[str, Any]) -> float:
     """Equation (1) for one run."""
-    return max(0.0, 1.0 - abs(run["stochastic"]["return"] / run["expert"]["return"] - 1.0))
+    return max(0.0, 1.0 - abs(run["stochastic"]["return"] / run["typical"] - 1.0))
 
 
 def chosen(results: Mapping[str, Any], algo: str, by: Any = score) -> str | None:
@@ -94,7 +102,7 @@ def table(results: dict[str, Any]) -> str:
                 else "-"
             )
         lines.append("| " + " | ".join([*cells, *broken]) + " |")
-    return "\n".join([*lines, "", "Score (1): max(0, 1 - |return / return of the demonstrations - 1|)."]) + "\n"
+    return "\n".join([*lines, "", "Score (1): max(0, 1 - |return / median return of the demonstrations - 1|)."]) + "\n"
 
 
 def _words(settings: Mapping[str, Any]) -> str:
@@ -132,4 +140,4 @@ def figure(results: dict[str, Any]) -> bytes:
         return render(drawing, "png", tight=False)
 
 
-EXPERIMENT = Experiment(SEEDS, jobs, compare.collect, table, figure)
+EXPERIMENT = Experiment(SEEDS, jobs, collect, table, figure)
