@@ -11,7 +11,7 @@ import pytest
 
 from tacit import presets, storage
 from tacit.demos import load, validate
-from tacit.errors import UserError
+from tacit.errors import RunFailed, UserError
 from tacit.forward.collect import make_vec
 from tacit.forward.expert import cautious_cost
 from tacit.inverse.registry import ALGORITHMS, find
@@ -121,3 +121,38 @@ def test_bad_use(cli):
         output = cli("expert", *words)
         assert output.status == 2, words
         assert "Traceback" not in output.stderr
+
+
+def test_draws_until_there_are_enough(monkeypatch, tmp_path):
+    """One exemplary episode in ten: the third batch of ten has the third demonstration."""
+    from types import SimpleNamespace
+
+    from tacit.demos import shipped
+    from tacit.forward import expert
+
+    given = load(shipped("tacit/HalfCheetah-v0"))
+    costs = np.ones_like(given.costs)
+    costs[: given.lengths[0]] = 0.0
+    found, seeds = [replace(given, costs=costs)], []
+
+    def collect(env, policy, episodes, seed):
+        seeds.append(seed)
+        return found[0]
+
+    monkeypatch.setattr("tacit.demos.collect", collect)
+    run = SimpleNamespace(
+        name="x", path=tmp_path, config={"config": {"total_steps": 1}}, read=lambda name: {"command": "tacit expert"}
+    )
+    env = make_vec("tacit/HalfCheetah-v0", 1)
+    demos = expert.demonstrate(env, None, 3, 0, "tacit/HalfCheetah-v0", {}, run)
+    assert len(demos) == 3
+    assert demos.costs.sum() == 0
+    assert "of 30 drawn" in demos.card["note"]
+    assert len(set(seeds)) == 3
+    monkeypatch.setattr(expert, "MOST_DRAWN", 8)
+    with pytest.raises(RunFailed, match="only 8 of 80 episodes"):
+        expert.demonstrate(env, None, 10, 0, "tacit/HalfCheetah-v0", {}, run)
+    found[0] = replace(given, costs=np.ones_like(costs))
+    with pytest.raises(RunFailed, match="only 0 of 10 episodes"):
+        expert.demonstrate(env, None, 3, 0, "tacit/HalfCheetah-v0", {}, run)
+    env.close()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
+    from tacit.demos.data import Trajectory
     from tacit.evaluate import Episodes
     from tacit.policy import Policy
     from tacit.run import Run
 
+MOST_DRAWN = 40
+"""Episodes for one demonstration, at most."""
 METRICS_SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  violating {violating:.2%}  multiplier {lam:.3g}"
 
 
@@ -184,30 +188,25 @@ def demonstrate(
 ) -> Demonstrations:
     """n episodes of the stochastic policy that never break the constraint and last to the horizon (or succeed)."""
     from tacit.demos import collect
+    from tacit.demos.data import from_trajectories
 
-    drawn = collect(env, policy, 4 * n, seed=seed + 20_000)
-    if drawn.costs is None:
-        raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
-    costs = np.add.reduceat(drawn.costs, drawn.step_offsets)
-    # An environment whose episodes end by themselves says which ends are good ones.
-    succeeded = getattr(env.unwrapped, "succeeded", None)
-    last = drawn.observations[drawn.row_offsets + drawn.lengths]
-    complete = ~drawn.terminated if succeeded is None else succeeded(last)
-    # Nor may an episode begin in violation: the first state is demonstrated, too.
-    violated = getattr(getattr(env.unwrapped, "rule", None), "violated", None)
-    legal = True if violated is None else ~violated(drawn.observations[drawn.row_offsets])
-    good = np.flatnonzero((costs == 0) & complete & legal)
+    good: list[Trajectory] = []
+    drawn = 0
+    while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # without any at first there is little hope
+        some = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn)
+        drawn += len(some)
+        good += [some[int(i)] for i in np.flatnonzero(_exemplary(env, some, env_id))]
     if len(good) < n:
         raise RunFailed(
-            f"only {len(good)} of {len(drawn)} episodes of this expert keep to the constraint and reach the end, "
+            f"only {len(good)} of {drawn} episodes of this expert keep to the constraint and reach the end, "
             f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
         )
-    chosen = drawn.subset(good[:n])
+    chosen = from_trajectories(good[:n], some.card)
     card = {
         "env": env_id,
         "env_kwargs": dict(env_kwargs),
         "source": "expert trained with the true cost (PPO-Lagrangian family), stochastic policy",
-        "note": f"the first {n} of {len(good)} complete episodes without violation, of {len(drawn)} drawn",
+        "note": f"the first {n} of {len(good)} complete episodes without violation, of {drawn} drawn",
         "expert": {"seed": seed, "run": run.name, "steps": run.config["config"]["total_steps"]},
         "command": run.read("provenance.json").get("command"),
         "versions": {**chosen.card.get("versions", {}), **versions(("mujoco", "jax"))},
@@ -219,6 +218,21 @@ def demonstrate(
         actions=chosen.actions.astype(np.float32) if chosen.actions.dtype.kind == "f" else chosen.actions,
         card={**chosen.card, **card},
     )
+
+
+def _exemplary(env: VectorEnv, drawn: Demonstrations, env_id: str) -> NDArray[np.bool_]:
+    """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
+    if drawn.costs is None:
+        raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
+    costs = np.add.reduceat(drawn.costs, drawn.step_offsets)
+    # An environment whose episodes end by themselves says which ends are good ones.
+    succeeded = getattr(env.unwrapped, "succeeded", None)
+    last = drawn.observations[drawn.row_offsets + drawn.lengths]
+    complete = ~drawn.terminated if succeeded is None else succeeded(last)
+    # Nor may an episode begin in violation: the first state is demonstrated, too.
+    violated = getattr(getattr(env.unwrapped, "rule", None), "violated", None)
+    legal = True if violated is None else ~violated(drawn.observations[drawn.row_offsets])
+    return np.asarray((costs == 0) & complete & legal)
 
 
 def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
