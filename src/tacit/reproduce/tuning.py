@@ -42,6 +42,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "me-icrl": {"lr_constraint": 5e-3},
     "vicrl": {"anneal": 0.95},
     "bc2l": {"anneal": 0.95},
+    "irl-correction": {"expert_square": 0.1},
 }
 """What the presets had when the trials were made, where the chosen trial has replaced it since."""
 CHANGED = {f"{algo}, trial {number}": change for algo in TRIALS for number, change in enumerate(TRIALS[algo], start=1)}
@@ -140,6 +141,11 @@ def figure(results: dict[str, Any]) -> bytes:
                     first = {"label": "terminated return"} if place == 0 else {}
                     axes.plot(_stopped(run), place, "x", color=colour, markersize=5, **first)
             axes.axvline(1.0, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
+            typical = [
+                run["typical"] / run["expert"]["return"] for name in names for run in runs_of(results, robot, name)
+            ]
+            if typical:
+                axes.axvline(typical[0], color=INK, linewidth=0.8, linestyle=(0, (4, 2)), label="median demonstration")
             axes.set_xlabel(f"{robot}: over the demonstrations'")
         panels[0].set_yticks(range(len(names)), [f"{name} *" if name in best else name for name in names])
         panels[0].invert_yaxis()
