@@ -364,6 +364,20 @@ def test_killed_at_random_moments_it_ends_with_the_same_files(tmp_path, uninterr
     assert results(run) == results(uninterrupted)
 
 
+def test_beginning_again_from_nothing_is_a_beginning(tmp_path):
+    """Killed before its first checkpoint, and run a day later by other code: that is what was done, and when."""
+    run = start(tmp_path)
+    old = {"commit": "0" * 40, "started": "2020-01-01T00:00:00+00:00"}
+    run.write("provenance.json", {**run.read("provenance.json"), **old})
+    with run:
+        run.log({"iteration": 1})
+    made = run.read("provenance.json")
+    assert made["commit"] != old["commit"]
+    assert made["started"] > "2026"
+    assert made["command"] == start(tmp_path).read("provenance.json")["command"]
+    assert "resumed" not in made
+
+
 def test_resuming_is_recorded(tmp_path, uninterrupted):
     run = start(tmp_path)
     with run:

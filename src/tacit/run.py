@@ -177,12 +177,14 @@ class Run:
                 file.unlink()
         for log in _LOGS:
             storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
-        if newest is not None:
-            before = self._provenance()
-            again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
-            earlier = before.get("resumed")
-            history = [*(earlier if isinstance(earlier, list) else []), {"step": newest[0], **again}]
-            self.write("provenance.json", {**before, "resumed": history})
+        before = self._provenance()
+        again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
+        if newest is None:  # nothing is kept of what was done before: all of it is done now, by this code
+            self.write("provenance.json", {**before, **again})
+            return
+        earlier = before.get("resumed")
+        history = [*(earlier if isinstance(earlier, list) else []), {"step": newest[0], **again}]
+        self.write("provenance.json", {**before, "resumed": history})
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 
