@@ -27,7 +27,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_train_demonstrate_and_film(cli, tmp_path):
+def test_train_and_demonstrate(cli, tmp_path):
     output = cli(*ROBOT, "--demonstrations", 2, "--json")
     assert output.status == 0, output.stderr
     path = output.json()["run"]
@@ -41,12 +41,18 @@ def test_train_demonstrate_and_film(cli, tmp_path):
     assert demos.card["distance_kept"] == pytest.approx(demos.observations[:, 0].min() + 3, abs=1e-5)
     assert demos.card["versions"]["mujoco"]
     validate(demos, "tacit/HalfCheetah-v0")
+    assert cli("learn", "expert", "tacit/HalfCheetah-v0").status == 2
+
+
+def test_film(cli, tmp_path):
+    """Of a clone on the pendulum: its episodes are short, and pictures take long."""
+    learned = cli("learn", "bc", "tacit/Pendulum-v0", "--steps", 50, "--eval-episodes", 2, "--json")
+    path = learned.json()["run"]
     # In a process of its own: the film is written by a child process, and JAX, loaded here, warns about forks.
     command = [sys.executable, "-m", "tacit", "eval", path, "--episodes", "2", "--video", "run.mp4"]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     assert (tmp_path / "run.mp4").read_bytes()[4:8] == b"ftyp"
     assert cli("eval", path, "--episodes", 2, "--video", "run.txt").status == 2
-    assert cli("learn", "expert", "tacit/HalfCheetah-v0").status == 2
 
 
 def test_resumed_equals_uninterrupted(cli, tmp_path, monkeypatch):
