@@ -362,8 +362,8 @@ def test_a_share_of_demonstrations_violates(tmp_path, capsys):
         assert pushes == ([-2, -3] * wrong)[:wrong]
         assert f"{wrong} of 50 by PPO without cost" in mixed.card["source"]
     demos.validate(mixed, "tacit/Pendulum-v0")
-    with pytest.raises(RunFailed, match="only 0 of 400 episodes of PPO without cost violate, 10 are needed"):
-        demos_runs.violating([pusher(tmp_path / "right", 1.0)], 10)
+    with pytest.raises(RunFailed, match="only 3 episodes of PPO without cost violate, 10 are needed"):
+        demos_runs.mixed("tacit/Pendulum-v0", list(mixed)[:3], 0.2)
     unable = [pusher(tmp_path / "unable", 1.0)]
     demos_runs.make(unable)  # its runs will be missing, those of the others not
     assert not demos_runs.mixed_file(unable, demos_runs.SHARES[0]).exists()

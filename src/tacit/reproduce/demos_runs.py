@@ -13,7 +13,7 @@ Both on the steps of `robots`, with which they have runs in common; `bc` is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,14 +104,15 @@ def make(tasks: list[Task]) -> None:
     from tacit.launch import to_stderr
 
     for violators in by_robot(tasks).values():
-        for share in SHARES:
-            file = mixed_file(violators, share)
-            if not file.exists():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    save(mixed(violators, share), file)
-                except RunFailed as error:
-                    to_stderr(str(error))
+        files = {share: mixed_file(violators, share) for share in SHARES}
+        wanted = {share: file for share, file in files.items() if not file.exists()}
+        bad = violating(violators) if wanted else []
+        for share, file in wanted.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                save(mixed(violators[0].job.env, bad, share), file)
+            except RunFailed as error:
+                to_stderr(str(error))
 
 
 def clean(env: str) -> Demonstrations:
@@ -123,31 +124,27 @@ def clean(env: str) -> Demonstrations:
     return demonstrations.load(included)
 
 
-def mixed(tasks: list[Task], share: float) -> Demonstrations:
-    """The clean demonstrations, the last `share` of them replaced by episodes that violate."""
+def mixed(env: str, bad: Sequence[Trajectory], share: float) -> Demonstrations:
+    """The clean demonstrations, the last `share` of them replaced by the first of those that violate."""
     from dataclasses import replace
 
     from tacit.demos.data import from_trajectories
 
-    good = clean(tasks[0].job.env)
+    good = clean(env)
     wrong = round(share * len(good))
-    both = [*good.subset(np.arange(len(good) - wrong)), *violating(tasks, wrong)]
+    if len(bad) < wrong:
+        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, {wrong} are needed")
+    both = [*good.subset(np.arange(len(good) - wrong)), *bad[:wrong]]
     card = {**good.card, "source": f"{good.card.get('source')}; {wrong} of {len(good)} by PPO without cost, violating"}
     return replace(from_trajectories(both, card), card=card)
 
 
-def violating(tasks: list[Task], n: int) -> list[Trajectory]:
-    """n episodes in which the constraint is broken at least once, of the policies of finished runs by turns."""
+def violating(tasks: list[Task]) -> list[Trajectory]:
+    """Episodes in which the constraint is broken at least once, of the policies of finished runs by turns."""
     from itertools import chain, zip_longest
 
     each = [_violating(task) for task in tasks]
-    found = [one for one in chain.from_iterable(zip_longest(*each)) if one is not None]
-    if len(found) < n:
-        raise RunFailed(
-            f"{tasks[0].job.env}: only {len(found)} of {MOST_EPISODES * len(tasks)} episodes of PPO without cost "
-            f"violate, {n} are needed"
-        )
-    return found[:n]
+    return [one for one in chain.from_iterable(zip_longest(*each)) if one is not None]
 
 
 def _violating(task: Task) -> list[Trajectory]:
