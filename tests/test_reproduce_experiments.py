@@ -12,7 +12,7 @@ from tacit import launch, presets, reproduce, storage
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import find as algorithm
 from tacit.policy import Interface, Policy
-from tacit.reproduce import compare, compare_plots, demos_runs, grid_runs, robots, table_robots, tuning
+from tacit.reproduce import compare, compare_plots, demos_runs, grid_runs, records, robots, table_robots, tuning
 from tacit.reproduce.compare import Row
 from tacit.run import Run
 from tacit.sweep import Job, Task, prepare
@@ -317,11 +317,31 @@ def test_exact_runs_are_judged_as_they_judge_themselves(tmp_path):
 
 def test_curves_are_thinned():
     log = [{"steps": 10 * i, "rollout/ep_rew_mean": float(i), "rollout/cost_mean": 0.5} for i in range(1, 121)]
-    curves = compare.curves_of([{"loss": 1.0}, *log])
-    assert len(curves["steps"]) == compare.POINTS
+    curves = records.curves_of([{"loss": 1.0}, *log])
+    assert len(curves["steps"]) == records.POINTS
     assert curves["steps"][-1] == 1200
     assert curves["return"][:2] == [1.5, 3.5]
     assert set(curves["violations"]) == {0.5}
+    assert set(curves) == {"steps", "return", "violations"}  # nothing of duals in a log that has none
+    assert records.curves_of([{"steps": 1, "dual/learner_cost": 2.0}])["learner_cost"] == [2.0]
+
+
+def test_comparisons_take_over_what_the_tables_of_single_methods_hold(tmp_path, monkeypatch):
+    """The paper's settings are in a table of their own, and the same runs a row of the ablation."""
+    monkeypatch.chdir(tmp_path)
+    (label,) = {job.label for job in jobs_of("table-ablation", [0]) if job.label == "Walker: beta 0.0001"}
+    (job,) = [job for job in jobs_of("table-robots-paper", [0]) if job.label == "Walker"]
+    (task,) = prepare([job], "runs")
+    agent = {"return": 60.0, "terminated_return": 50.0, "violation_rate_step": 0.1, "count": 10, "n": 100}
+    older = {"label": "Walker", "run": task.path.name, "seed": 0, "steps": 2_200_000, "seconds": 60.0}
+    older |= {"stochastic": agent, "demonstrations": 200.0, "commit": "c", "curves": {}, "cost_quality": None}
+    storage.write_json("results/table-robots-paper.json", {"schema": reproduce.SCHEMA, "runs": [older]})
+    kept = reproduce.earlier("table-ablation", Path("results"))
+    _, tasks = reproduce.plan(reproduce.find("table-ablation"), [0], False, "runs", making=False)
+    results = reproduce.gather(reproduce.find("table-ablation"), tasks, kept)
+    assert [(run["label"], run["run"]) for run in results["runs"]] == [(label, task.path.name)]
+    row = next(line for line in robots.EXPERIMENTS["table-ablation"].table(results).splitlines() if "50.0 (10)" in line)
+    assert "| 0.25 |" in row  # over demonstrations
 
 
 # -- demonstrations that violate --------------------------------------------------------------------------------------

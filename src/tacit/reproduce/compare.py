@@ -1,4 +1,4 @@
-"""What experiments that set methods or settings side by side share: jobs, the numbers of a run, tables, curves.
+"""What experiments that set methods or settings side by side share: jobs, tables, curves.
 
 A run's label is "GROUP: ROW". A group is what is compared within (a robot, a stochasticity); a row is a method or a
 setting, `Row`. Jobs with equal settings are the same run folder, so experiments that have rows in common share their
@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce.deep_runs import AGENTS, QUICK
+from tacit.reproduce.deep_runs import QUICK
 from tacit.reproduce.highway_runs import accepted
-from tacit.reproduce.table_experts import mean_of, short
+from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
+from tacit.reproduce.table_experts import short
 
 if TYPE_CHECKING:
-    from tacit.run import Run
     from tacit.sweep import Job
 
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
 REFERENCES = ("ppo", "rcpo")
-METRICS: tuple[str, ...] = ("return", "terminated_return", "feasible_return", "violation_rate_step")
-METRICS += ("violation_rate_episode", "violation_rate_terminated", "initial_violation_rate")
-CURVES = {"return": ("rollout/ep_rew_mean",), "violations": ("truth/violation_rate_step", "rollout/cost_mean")}
-POINTS = 60
 BC_QUICK = {"steps": 200}
 SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
 """Where conditions are compared rather than methods ranked: half the steps of `robots` or less, as in `decisions`."""
@@ -80,61 +76,6 @@ def job(
     settings = {**accepted(row.algo, spent), **row.settings}
     label = f"{group}: {name}"
     return Job(row.algo, env, env_kwargs or {}, seed, row.preset, settings, demos, label)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The numbers of a run
-
-
-def collect(job: Job, run: Run) -> dict[str, Any]:
-    """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
-    from tacit import cost_quality
-
-    summary = run.read("summary.json")
-    found: dict[str, Any] = {}
-    for name, key in AGENTS.items():
-        row = summary["table"].get(key)
-        if row is not None:  # exact methods have no policy without noise
-            found[name] = evaluation(row)
-    shown = summary["table"].get("demonstrations") or summary["table"].get("expert")
-    return {
-        **found,
-        "expert": None if shown is None else evaluation(shown),
-        "cost_quality": summary.get("cost_quality"),
-        "detection": cost_quality.of_run(run) or summary.get("detection"),  # by today's definitions
-        "made": summary.get("steps"),
-        "threshold": summary.get("threshold"),
-        "resets": summary.get("resets"),
-        "source": summary.get("source"),  # of a frozen cost
-        "phases": summary.get("time"),
-        "curves": curves_of(run.metrics()),
-    }
-
-
-def evaluation(row: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of an agent, with the count of violating episodes where they were counted."""
-    found = {key: _value(row[key]) for key in METRICS if key in row}
-    episodes = row.get("violation_rate_episode")
-    if isinstance(episodes, Mapping):
-        found |= {key: episodes[key] for key in ("count", "n") if key in episodes}
-    return found
-
-
-def _value(entry: Any) -> float:
-    return float(entry["value"] if isinstance(entry, Mapping) else entry)
-
-
-def curves_of(log: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """{"steps", "return", "violations"}, at most POINTS each; empty where no environment steps are counted."""
-    log = [record for record in log if "steps" in record]
-    if not log:
-        return {}
-    parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
-    curves = {"steps": [log[part[-1]]["steps"] for part in parts]}
-    for name, keys in CURVES.items():
-        values = np.array([next((r[k] for k in keys if k in r), np.nan) for r in log], dtype=float)
-        curves[name] = [mean_of(values[part]) for part in parts]
-    return curves
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -300,8 +241,7 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     stopped = value["terminated_return"]
     broken, episodes = int(value["count"].sum()), int(value["n"].sum())
     bound = clopper_pearson(broken, episodes, side="upper").high
-    shown = [_shown(run) for run in runs]
-    ratio = [own / other for own, other in zip(stopped, shown, strict=True) if other]
+    ratio = [own / other for own, other in zip(stopped, map(shown, runs), strict=True) if other]
     timed = [run["seconds"] for run in runs if run.get("seconds")]
     return [
         str(len(runs)),
@@ -319,17 +259,9 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     ]
 
 
-def _shown(run: Mapping[str, Any]) -> float | None:
-    """What the demonstrations earn until their first violation, if they have any."""
-    expert = run.get("expert") or {}
-    value = expert.get("terminated_return", expert.get("return"))
-    return None if value is None else float(value)
-
-
 def _steps(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The environment steps that were made; of older records, those that were asked for."""
-    steps = [run.get("made") or run["steps"] for run in runs]
-    return f"{np.mean(steps) / 1e6:.3g}M" if all(steps) else "-"
+    steps = [made for made in map(steps_made, runs) if made]
+    return f"{np.mean(steps) / 1e6:.3g}M" if len(steps) == len(runs) else "-"
 
 
 def _percent(shares: np.ndarray) -> str:
@@ -389,7 +321,7 @@ def _scores(results: Mapping[str, Any], groups: Sequence[str], row: str) -> np.n
     """(seeds, groups), as many seeds as all groups have; None where a group has none."""
     columns = []
     for group in groups:
-        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and _shown(run)]
-        columns.append([run["stochastic"]["terminated_return"] / (_shown(run) or np.nan) for run in runs])
+        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and shown(run)]
+        columns.append([run["stochastic"]["terminated_return"] / (shown(run) or np.nan) for run in runs])
     seeds = min(map(len, columns), default=0)
     return np.array([column[:seeds] for column in columns]).T if seeds else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import compare, deep_runs
-from tacit.reproduce.deep_runs import QUICK, collect
+from tacit.reproduce.deep_runs import QUICK
+from tacit.reproduce.records import collect, shown
 
 if TYPE_CHECKING:
     from tacit.sweep import Job
@@ -78,7 +79,7 @@ def figure(results: dict[str, Any]) -> bytes:
             for row, name in enumerate(CHANGES):
                 runs = [run for run in results["runs"] if run["label"] == f"{robot}: {name}"]
                 place = np.full(len(runs), row + 0.22 * (shift - 1))
-                ratio = [run["stochastic"]["terminated_return"] / run["demonstrations"] for run in runs]
+                ratio = [run["stochastic"]["terminated_return"] / (shown(run) or np.nan) for run in runs]
                 broken = [100 * run["stochastic"]["violation_rate_episode"] for run in runs]
                 label = robot if row == 0 else None
                 panels[0].plot(ratio, place, "o", color=COLOURS[shift], markersize=4, label=label)

@@ -1,4 +1,4 @@
-"""What tables and figures of deep runs share: the numbers of a run, a table with every seed, learning curves.
+"""What tables and figures of deep runs share: a table with every seed, learning curves.
 
 An experiment is a set of rows (label of a job -> runs of several seeds). (Not an experiment itself.)
 """
@@ -6,15 +6,12 @@ An experiment is a set of rows (label of a job -> runs of several seeds). (Not a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tacit.reproduce.table_experts import METRICS, mean_of, short, with_spread
-
-if TYPE_CHECKING:
-    from tacit.run import Run
-    from tacit.sweep import Job
+from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
+from tacit.reproduce.table_experts import short, with_spread
 
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
 PAPER = {"Ant": (7338, 0.0), "HalfCheetah": (4085, 0.0), "Swimmer": (257, 0.002), "Walker": (1858, 0.0)}
@@ -28,48 +25,6 @@ QUICK: dict[str, Any] = {
     "minibatches": 20,
     "pretrain_epochs": 1,
 }
-AGENTS = {"stochastic": "learned", "deterministic": "learned, deterministic"}
-CURVES = {
-    "return": "rollout/ep_rew_mean",
-    "violations": "truth/violation_rate_step",
-    "learner_cost": "dual/learner_cost",
-    "expert_cost": "dual/expert_cost",
-}
-POINTS = 60
-MORE_METRICS = ("feasible_return", "violation_rate_terminated", "initial_violation_rate")
-"""In the JSON beside those of the table, where the evaluation has them."""
-
-
-def collect(job: Job, run: Run) -> dict[str, Any]:
-    """The final evaluation, the quality of cost and map, the time, and the learning curves, thinned."""
-    from tacit import cost_quality
-
-    summary = run.read("summary.json")
-    found: dict[str, Any] = {}
-    for name, key in AGENTS.items():
-        row = summary["table"][key]
-        found[name] = {metric: row[metric]["value"] for metric in METRICS}
-        found[name] |= {entry: row["violation_rate_episode"][entry] for entry in ("count", "n")}
-        found[name] |= {metric: row[metric]["value"] for metric in MORE_METRICS if metric in row}
-    log = run.metrics()
-    parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
-    curves: dict[str, list[float]] = {"steps": [log[part[-1]]["steps"] for part in parts]}
-    for name, key in CURVES.items():
-        values = np.array([record.get(key, np.nan) for record in log], dtype=float)
-        curves[name] = [mean_of(values[part]) for part in parts]
-    return {
-        **found,
-        "demonstrations": summary["demonstrations"]["return_mean"],
-        "n_demonstrations": summary["demonstrations"]["trajectories"],
-        "cost_quality": summary.get("cost_quality"),
-        "detection": cost_quality.of_run(run) or summary.get("detection"),  # by today's definitions
-        "made": summary.get("steps"),
-        "threshold": summary.get("threshold"),
-        "boundaries": summary.get("boundaries"),
-        "resets": summary.get("resets"),
-        "phases": summary.get("time"),
-        "curves": curves,
-    }
 
 
 def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str, str], title: str) -> str:
@@ -118,32 +73,26 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
 
     if not runs:
         return ["-"] * 10
-    value = {key: np.array([run[agent][key] for run in runs]) for key in (*METRICS, "count", "n")}
+    value = {key: np.array([run[agent].get(key, np.nan) for run in runs]) for key in (*METRICS, "count", "n")}
     broken, episodes = int(value["count"].sum()), int(value["n"].sum())
     bound = clopper_pearson(broken, episodes, side="upper").high
-    shown = np.array([run["demonstrations"] for run in runs])
+    theirs = np.array([shown(run) for run in runs], dtype=float)
     seeds = ", ".join(
         f"{short(x, x)} ({int(count)})" for x, count in zip(value["terminated_return"], value["count"], strict=True)
     )
-    more = {key: np.array([run[agent].get(key, np.nan) for run in runs]) for key in MORE_METRICS}
-    shares = {key: "-" if np.isnan(found).any() else f"{100 * found.mean():.3f} %" for key, found in more.items()}
+    shares = {key: "-" if np.isnan(found).any() else f"{100 * found.mean():.3f} %" for key, found in value.items()}
     return [
-        f"{np.mean([_steps(run) for run in runs]) / 1e6:.3g}M",
+        f"{np.mean([steps_made(run) or 0 for run in runs]) / 1e6:.3g}M",
         with_spread(value["return"]),
         with_spread(value["terminated_return"]),
-        "-" if np.isnan(more["feasible_return"]).any() else with_spread(more["feasible_return"]),
-        f"{100 * value['violation_rate_step'].mean():.3f} %",
+        "-" if np.isnan(value["feasible_return"]).any() else with_spread(value["feasible_return"]),
+        shares["violation_rate_step"],
         shares["violation_rate_terminated"],
         f"{broken} of {episodes} ({100 * bound:.1f} %)",
         shares["initial_violation_rate"],
         f"{seeds}",
-        f"{(value['terminated_return'] / shown).mean():.2f}",
+        f"{(value['terminated_return'] / theirs).mean():.2f}",
     ]
-
-
-def _steps(run: Mapping[str, Any]) -> float:
-    """Environment steps that were made; of an older record, those that were asked for."""
-    return float(run.get("made") or run["steps"])
 
 
 def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -163,7 +112,7 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     judged = [(run.get("detection") or {}) for run in runs]
     on = [(found.get("map") or found.get("cost") or {"on": {}})["on"] for found in judged]
     learning = [
-        _steps(run) / sum(run["phases"][phase] for phase in ("rollouts", "PPO", "inverse", "set-up"))
+        (steps_made(run) or 0) / sum(run["phases"][phase] for phase in ("rollouts", "PPO", "inverse", "set-up"))
         for run in timed
         if run.get("phases")
     ]
@@ -176,7 +125,7 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         spread([t.get("error") for t in thresholds], 3),
         ", ".join(str(run["resets"]) for run in runs),
         f"{np.mean([run['seconds'] for run in timed]) / 60:.1f}" if timed else "-",
-        f"{np.mean([_steps(run) / run['seconds'] for run in timed]):,.0f}" if timed else "-",
+        f"{np.mean([(steps_made(run) or 0) / run['seconds'] for run in timed]):,.0f}" if timed else "-",
         f"{np.mean(learning):,.0f}" if learning else "-",
     ]
 
@@ -193,7 +142,7 @@ def figure(results: Mapping[str, Any], labels: Sequence[str], line: Callable[[st
             upper.set_title(label)
             runs = _runs(results, label)
             if runs:
-                upper.axhline(runs[0]["demonstrations"], color=SOFT, linewidth=1.0, label="demonstrations")
+                upper.axhline(shown(runs[0]), color=SOFT, linewidth=1.0, label="demonstrations")
             reference = line(label)
             if reference is not None:
                 upper.axhline(reference, color=SOFT, linestyle="--", linewidth=1.0, label="the paper's result")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import RunFailed
-from tacit.reproduce import compare, compare_plots
+from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import Row
 from tacit.reproduce.experiment import Experiment
 
@@ -182,7 +182,7 @@ def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """As everywhere, beside what the clean demonstrations earn: a mixture is no measure of anybody."""
     earned = float(np.mean(clean(job.env).returns))
-    return {**compare.collect(job, run), "expert": {"return": earned, "terminated_return": earned}}
+    return {**records.collect(job, run), "expert": {"return": earned, "terminated_return": earned}}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -215,5 +215,5 @@ def _experiment(
     )
 
 
-COUNT = _experiment(COUNT_GROUPS, count_jobs, compare.collect, "demonstrations", True)
+COUNT = _experiment(COUNT_GROUPS, count_jobs, records.collect, "demonstrations", True)
 VIOLATING = _experiment(SHARE_GROUPS, share_jobs, collect, "violating demonstrations, %", False, first=first, make=make)

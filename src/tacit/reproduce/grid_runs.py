@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce import compare, compare_plots
+from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import METHODS, Row, groups_in, rows_in, runs_of
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         evaluate_exact(mdp, pi, spec.constrained, step_limit=spec.horizon) for pi in (policy, expert_policy(spec))
     )
     cost = cost_table(run, spec, policy)
-    found = compare.collect(job, run)
+    found = records.collect(job, run)
     judged = {} if cost is None else cost_quality(cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
     certified = run.read("summary.json").get("exact", {})  # of a deep policy, by the exact solver
     certified = {key: certified[key] for key in ("kl_per_step",) if key in certified}
     return found | {
         "slip": spec.slip,
         "exact": {**agent.as_dict(), **excess_over_expert(agent, expert), **judged, **certified},
-        "expert": {**compare.evaluation(expert.as_dict())},
+        "expert": {**records.evaluation(expert.as_dict())},
     }
 
 

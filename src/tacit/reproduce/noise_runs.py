@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.reproduce import compare, compare_plots
+from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import METHODS, SHORT, Row, short_rows
 from tacit.reproduce.experiment import Experiment
 
@@ -76,4 +76,4 @@ def figure(results: dict[str, Any]) -> bytes:
     return compare_plots.against(results, GROUPS, NAMES, panels, label, expert, log=True, ticks=ticks)
 
 
-EXPERIMENT = Experiment(SEEDS, jobs, compare.collect, table, figure, first)
+EXPERIMENT = Experiment(SEEDS, jobs, records.collect, table, figure, first)

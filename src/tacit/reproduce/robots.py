@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.reproduce import compare, compare_plots, demos_runs, noise_runs, screens, transfer_runs, tuning
+from tacit.reproduce import compare, compare_plots, demos_runs, noise_runs, records, screens, transfer_runs, tuning
 from tacit.reproduce.compare import METHODS, REFERENCES, Row
 from tacit.reproduce.deep_runs import PAPER, ROBOTS
 from tacit.reproduce.experiment import Experiment
@@ -91,7 +91,7 @@ def _experiment(
     def figure(results: dict[str, Any]) -> bytes:
         return compare_plots.curves(results, ROBOTS, names)
 
-    return Experiment(SEEDS, jobs, compare.collect, table, figure)
+    return Experiment(SEEDS, jobs, records.collect, table, figure)
 
 
 def _published() -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import UserError
-from tacit.reproduce import compare
+from tacit.reproduce import compare, records
 from tacit.reproduce.compare import Row, groups_in, runs_of
 from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
@@ -56,7 +56,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         files.append(base64.b64encode(buffer.getvalue()).decode())
     broken = 0 if strip.costs is None else int((np.array(strip.costs) > 0).sum())
     shown = {"steps": list(strip.steps), "seconds": strip.seconds, "return": strip.total, "violating": broken}
-    return compare.collect(job, run) | {"strip": {**shown, "jpeg": files}}
+    return records.collect(job, run) | {"strip": {**shown, "jpeg": files}}
 
 
 def table(results: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import deep_runs
-from tacit.reproduce.deep_runs import PAPER, QUICK, ROBOTS, collect
+from tacit.reproduce.deep_runs import PAPER, QUICK, ROBOTS
+from tacit.reproduce.records import collect
 
 if TYPE_CHECKING:
     from tacit.sweep import Job

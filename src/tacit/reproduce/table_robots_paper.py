@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.reproduce.deep_runs import QUICK, ROBOTS, collect
+from tacit.reproduce.deep_runs import QUICK, ROBOTS
+from tacit.reproduce.records import collect
 from tacit.reproduce.robots import PAPER_STEPS
 from tacit.reproduce.table_robots import figure, table
 

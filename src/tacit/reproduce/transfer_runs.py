@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.reproduce import compare, compare_plots
+from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import METHODS, REFERENCES, SHORT, Row, short_rows
 from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
@@ -103,7 +103,7 @@ def _experiment(groups: tuple[str, ...], rows: tuple[str, ...], first: Any, jobs
     return Experiment(
         SEEDS,
         jobs,
-        compare.collect,
+        records.collect,
         lambda found: compare.table(found, groups, rows),
         lambda found: compare_plots.curves(found, groups, rows),
         first,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce import compare
+from tacit.reproduce import compare, records
 from tacit.reproduce.compare import Row, header, runs_of
 from tacit.reproduce.experiment import Experiment
 
@@ -65,7 +65,7 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """As everywhere, with the median return of the demonstrations."""
-    return {**compare.collect(job, run), "typical": float(np.median(run.demonstrations().returns))}
+    return {**records.collect(job, run), "typical": float(np.median(run.demonstrations().returns))}
 
 
 def score(run: Mapping[str, Any]) -> float:
