@@ -36,6 +36,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "learning rate not adapted to the KL": {"lr_adaptive": False},
     "cost of the state acted in, not reached": {"at": "current"},
     "auto-encoder pre-training (20 epochs)": {"pretrain_epochs": 20},
+    "entropy weight 1e-5 instead of 1e-4": {"beta": 1e-5},
+    "entropy weight 1e-3": {"beta": 1e-3},
+    "entropy weight 1e-2": {"beta": 1e-2},
 }
 
 
