@@ -40,6 +40,13 @@ class Row:
     """Steps and the like, smaller when it is only tried out."""
 
 
+CONTROLS = {
+    # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
+    "ppo, cloned": Row("me-icrl", settings={"multiplier": "fixed", "multiplier_init": 0.0}),
+    "bc": Row("bc"),
+}
+
+
 def rows_of(algos: Iterable[str], preset: str = "reference") -> dict[str, Row]:
     return {algo: Row(algo, preset) for algo in algos}
 

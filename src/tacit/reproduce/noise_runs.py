@@ -3,7 +3,8 @@
 After every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of position and
 velocity, for the demonstrator as for the learner: experts are trained in the noise first (preset `expert`, seed 0),
 also in none, and their violation-free episodes are the demonstrations of all methods and seeds. All learn on the steps
-of `decisions`; `bc` is the clone with which they begin. VICRL's prior in the noise is the published one.
+of `decisions`. The controls are the clone with which they begin (`bc`), and one that follows the reward alone. VICRL's
+prior in the noise is the published one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.reproduce import compare, compare_plots, records
-from tacit.reproduce.compare import METHODS, SHORT, Row, short_rows
+from tacit.reproduce.compare import CONTROLS, METHODS, SHORT, Row, short_rows
 from tacit.reproduce.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ENV = "tacit/HalfCheetah-v0"
 NOISES = (1e-1, 1e-2, 1e-3, 0.0)
 """The largest first: whether its expert finds legal episodes at all is the first thing to know."""
 SEEDS = (0, 1, 2)
-NAMES = (*METHODS, "bc")
+NAMES = (*METHODS, *CONTROLS)
 NOISY = {"vicrl": {"prior": [9.0, 1.0]}}
 LOWEST = 1e-4
 """Where no noise is drawn on a logarithmic axis."""
@@ -46,7 +47,7 @@ def _worlds(quick: bool) -> dict[str, dict[str, float]]:
 def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
     """One run a seed, noise and method; `made` are the experts."""
     files = {task.job.label.partition(":")[0]: str(task.path / "demos.npz") for task in made or []}
-    rows = {**short_rows(METHODS, ENV), "bc": Row("bc")}
+    rows = {**short_rows(METHODS, ENV), **CONTROLS}
     wanted = []
     for seed in seeds:
         for name, row in rows.items():

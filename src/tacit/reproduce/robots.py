@@ -102,14 +102,11 @@ def _published() -> dict[str, str]:
     }
 
 
-CONTROLS = {
-    # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
-    "ppo, cloned": Row("me-icrl", settings={"multiplier": "fixed", "multiplier_init": 0.0}),
-    "bc": Row("bc"),
-}
 MCE_OF_PAPER = {f"{robot}: mce": f"{reward:g} / {rate:g}" for robot, (reward, rate) in PAPER.items()}
 EXPERIMENTS = {
-    "robots": _experiment({**compare.rows_of((*METHODS, *REFERENCES)), **CONTROLS}, beside=MCE_OF_PAPER, overall=True),
+    "robots": _experiment(
+        {**compare.rows_of((*METHODS, *REFERENCES)), **compare.CONTROLS}, beside=MCE_OF_PAPER, overall=True
+    ),
     "robots-paper": _experiment(
         compare.rows_of(METHODS, "paper"), steps=PAPER_STEPS, beside=MCE_OF_PAPER, overall=True
     ),
