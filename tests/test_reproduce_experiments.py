@@ -127,10 +127,11 @@ def test_costs_of_x_alone_go_to_point():
 
 
 def test_tuning_keeps_away_from_evaluation():
-    evaluated = {seed for name in NAMES if name != "tuning" for seed in reproduce.find(name).SEEDS}
-    assert not evaluated & set(tuning.SEEDS)
-    trials = list(tuning.ROWS.values())
-    assert all(sum(row.algo == algo for row in trials) == 4 for algo in compare.METHODS)
+    evaluated = {seed for name in NAMES if name not in tuning.EXPERIMENTS for seed in reproduce.find(name).SEEDS}
+    for name, trials in (("tuning", tuning.ROBOTS), ("grid-tuning", tuning.GRID)):
+        assert not evaluated & set(reproduce.find(name).SEEDS)
+        rows = trials.rows().values()
+        assert all(sum(row.algo == algo for row in rows) == 4 for algo in (*compare.METHODS, "bc2l", "irl-correction"))
 
 
 # -- tables and figures -----------------------------------------------------------------------------------------------
@@ -240,16 +241,34 @@ def test_words_about_missing_runs():
 def test_the_choice_of_a_trial():
     """Without the truth: whose return is nearest to the demonstrations'. A violator that earns twice as much is not."""
     runs = []
-    for robot in tuning.ROBOTS:
+    for robot in tuning.ROBOTS.groups:
         runs += [record(f"{robot}: gacl, trial 1", 100, 60.0), record(f"{robot}: gacl, trial 2", 100, 190.0)]
         runs += [record(f"{robot}: gacl, trial 3", 100, 85.0)]
     runs += [record("Swimmer: gacl, trial 4", 100, 90.0)]  # on one robot only
     found = results_of(runs)
-    assert tuning.score(runs[0]) == pytest.approx(0.7)
-    assert tuning.chosen(found, "gacl") == "gacl, trial 3"
-    assert tuning.chosen(found, "mce") is None
-    text = tuning.table(found)
+    assert tuning.ROBOTS.score(runs[0]) == pytest.approx(0.7)
+    assert tuning.ROBOTS.chosen(found, "gacl") == "gacl, trial 3"
+    assert tuning.ROBOTS.chosen(found, "mce") is None
+    text = tuning.ROBOTS.table(found)
     assert "| gacl | trial 3 | lr_constraint = 0.01 | trial 2 |" in text
+
+
+def test_the_choice_of_a_trial_in_the_gridworld():
+    """Returns are negative there: who walks through the wall earns more than the demonstrations, and is not chosen."""
+    judged = {1: (-3.0, 0.9), 2: (-9.0, 0.1), 3: (-20.0, 0.0)}
+    runs = []
+    for group in tuning.GRID.groups:
+        for number, (earned, excess) in judged.items():
+            exact = {"return": earned, "excess_violation_occupancy": excess, "violation_rate_step": excess / 4}
+            runs.append(record(f"{group}: vicrl, trial {number}", 100, 0.0) | {"exact": exact, "typical": -10.0})
+    found = results_of(runs)
+    assert tuning.GRID.score(runs[0]) == pytest.approx(0.3)
+    assert tuning.GRID.score(runs[2]) == 0.0
+    assert tuning.GRID.chosen(found, "vicrl") == "vicrl, trial 2"
+    assert tuning.GRID.chosen(found, "vicrl", tuning.GRID.truth) == "vicrl, trial 3"
+    text, picture = reproduce.draw(reproduce.find("grid-tuning"), found)
+    assert "| vicrl | trial 2 | lr_constraint = 0.02, multiplier_init = 10.0 | trial 3 |" in text
+    assert picture[:8] == PNG
 
 
 # -- the numbers of a run ---------------------------------------------------------------------------------------------

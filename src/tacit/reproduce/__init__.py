@@ -51,6 +51,7 @@ EXPERIMENTS = {
     "grid-ppo": "gridworld: MCE-ICRL with PPO beside the exact solver, and how far it is from it",
     "grid-stochasticity-paper": "gridworld: the four methods with their published settings",
     "grid-contenders": "gridworld: later contenders and references beside MCE-ICRL",
+    "grid-tuning": "gridworld: the record of tuning, four trials a method at two stochasticities",
     "grid-curves": "gridworld: the four methods during training",
     "grid-maps": "gridworld: demonstrations, recovered cost and visits on the map",
     "grid-beta": "gridworld: MCE-ICRL with four entropy weights",

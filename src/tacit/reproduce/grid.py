@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tacit.reproduce import compare, grid_maps, grid_runs
+from tacit.reproduce import compare, grid_maps, grid_runs, tuning
 from tacit.reproduce.compare import METHODS, Row
 from tacit.reproduce.experiment import Experiment
 from tacit.reproduce.grid_runs import DEEP, EXACT, SEEDS
@@ -45,6 +45,7 @@ EXPERIMENTS = {
     "grid-stochasticity": _experiment({**DEEP, **EXACT}),
     "grid-stochasticity-paper": _experiment(compare.rows_of(METHODS, "paper")),
     "grid-ppo": _experiment({name: {**DEEP, **EXACT}[name] for name in ("mce", "mce-exact")}),
+    "grid-tuning": tuning.EXPERIMENTS["grid-tuning"],
     "grid-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc", "ppo", "rcpo"))),
     "grid-curves": _experiment(DEEP, grid_runs.curves),
     "grid-maps": Experiment((0,), grid_maps.jobs, grid_maps.collect, grid_maps.table, grid_maps.figure),

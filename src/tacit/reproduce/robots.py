@@ -120,5 +120,5 @@ EXPERIMENTS = {
     "retraining": transfer_runs.RETRAINING,
     "demos-count": demos_runs.COUNT,
     "demos-violating": demos_runs.VIOLATING,
-    "tuning": tuning.EXPERIMENT,
+    "tuning": tuning.EXPERIMENTS["tuning"],
 }
