@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -147,6 +148,12 @@ def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path
     small, larger = (storage.read_json(f"results/{name}.json")["runs"] for name in ("small", "larger"))
     assert [run["label"] for run in larger] == ["again: beta 0.1", "again: beta 1.0"]
     assert [run | {"label": ""} for run in larger] == [run | {"label": ""} for run in small]
+    # Of the same run made twice, the later record is taken, whoever holds it.
+    later, sooner = "2999-01-01T00:00:00+00:00", "1999-01-01T00:00:00+00:00"
+    for when, kept in ((later, 1.0), (sooner, larger[0]["return"])):
+        again = [{**run, "return": 1.0, "finished": when} for run in small]
+        storage.write_json("results/small.json", {**storage.read_json("results/small.json"), "runs": again})
+        assert reproduce.earlier("larger", Path("results"))[small[0]["run"]]["return"] == kept
     # One that collects other numbers has none of it.
     assert "taken over" not in cli("reproduce", "other", "--keep", "--dry-run").stderr
 

@@ -33,6 +33,7 @@ def record_of(run: Run) -> dict[str, Any]:
         "steps": run.config["config"].get("total_steps"),
         # The time between an interruption and going on is nobody's work.
         "seconds": None if made.get("resumed") else (ended - began).total_seconds(),
+        "finished": made["finished"],
         "commit": made.get("commit"),
         "versions": made.get("versions"),
     }

@@ -155,7 +155,7 @@ Kept = dict[str | tuple[str, int], dict[str, Any]]
 def earlier(name: str, out: Path) -> Kept:
     """What results in `out` hold of single runs: those of the experiment, and of others that collect the same numbers.
 
-    Results of another version hold nothing.
+    Of a run that was made more than once, the last counts. Results of another version hold nothing.
     """
     kept: Kept = {}
     collect = find(name).collect
@@ -166,7 +166,9 @@ def earlier(name: str, out: Path) -> Kept:
         results = storage.read_json(file)
         if isinstance(results, dict) and results.get("schema") == SCHEMA:
             for record in results.get("runs", []):
-                kept[record["run"]] = record
+                known = kept.get(record["run"], {})
+                if record.get("finished", "") >= known.get("finished", ""):
+                    kept[record["run"]] = record
                 if other == name:
                     kept[record["label"], record["seed"]] = record
     return kept
