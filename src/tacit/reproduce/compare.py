@@ -42,7 +42,11 @@ class Row:
 
 CONTROLS = {
     # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
-    "ppo, cloned": Row("me-icrl", settings={"multiplier": "fixed", "multiplier_init": 0.0}),
+    # (Run by ME-ICRL's loop with a multiplier of 0: what its cost is, and how it is learned, makes no difference.)
+    "ppo, cloned": Row(
+        "me-icrl",
+        settings={"multiplier": "fixed", "multiplier_init": 0.0, "start": "clone", "lr_constraint": 0.05, "delta": 0.5},
+    ),
     "bc": Row("bc"),
 }
 

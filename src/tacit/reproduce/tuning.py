@@ -156,7 +156,17 @@ ROBOTS = Tuning(
     trials={
         "mce": ({}, {"lr_zeta": 1e-3}, {"expert_square": 5.0}, {"forward_steps": 8192}),
         "gacl": ({}, {"lr_constraint": 1e-3}, {"lr_constraint": 1e-2}, {"discriminator_steps": 5}),
-        "me-icrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
+        "me-icrl": (
+            {},
+            {"lr_constraint": 0.05},
+            {"multiplier_lr": 0.02},
+            {"anneal": 1.0},
+            # Four more: the first ones left alone what makes its cost vanish beside a cloned policy (docs/results.md).
+            {"lr_constraint": 0.05, "delta": 0.0},
+            {"delta": 0.0},
+            {"lr_constraint": 0.05, "delta": 0.05},
+            {"start": "nominal"},
+        ),
         "vicrl": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
         "bc2l": ({}, {"lr_constraint": 0.05}, {"multiplier_lr": 0.02}, {"anneal": 1.0}),
         "irl-correction": ({}, {"lr_constraint": 1e-3}, {"expert_square": 1.0}, {"backward_steps": 10}),
