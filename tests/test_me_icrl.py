@@ -88,7 +88,26 @@ def test_trajectory_weights_by_brute_force():
     log_ratio = log_ratios()
     w = np.array([np.prod(np.exp(log_ratio[np.equal(TRAJECTORY, k)].astype(float))) for k in range(4)])
     expected = (4 * w / w.sum())[TRAJECTORY]
-    np.testing.assert_allclose(me_icrl.trajectory_weights(log_ratio, TRAJECTORY), expected, rtol=1e-5)
+    np.testing.assert_allclose(weights_of(log_ratio, TRAJECTORY), expected, rtol=1e-5)
+
+
+def weights_of(log_ratio, trajectory, whole=True):
+    log_w, counted = me_icrl.trajectory_sums(log_ratio, trajectory, np.full(len(log_ratio), whole))
+    return np.asarray(me_icrl.trajectory_weights(log_w, counted, trajectory))
+
+
+def test_a_piece_of_an_episode_is_not_another_model():
+    """A network that says 0.95 times as much everywhere is the same model: weights of 1, no divergence."""
+    log_ratio = np.full(2030, np.log(0.95), np.float32)
+    trajectory = np.repeat([0, 1, 2], [1000, 1000, 30]).astype(np.int32)
+    for whole in ([True, True, False], [False, False, False]):  # with whole ones beside it, and without any
+        known = np.zeros(len(log_ratio), bool)
+        known[:3] = whole
+        log_w, counted = me_icrl.trajectory_sums(log_ratio, trajectory, known)
+        np.testing.assert_allclose(me_icrl.trajectory_weights(log_w, counted, trajectory), 1.0, rtol=1e-3)
+        np.testing.assert_allclose(me_icrl.divergences(log_w, counted), 0.0, atol=1e-3)
+    # Taken as it is, the piece would be everything.
+    assert weights_of(log_ratio, trajectory)[-1] == pytest.approx(3.0, rel=1e-3)
 
 
 def test_weights_of_long_trajectories_do_not_underflow():
@@ -96,7 +115,7 @@ def test_weights_of_long_trajectories_do_not_underflow():
     log_ratio = np.full(20_000, -1.0, np.float32)
     log_ratio[0] += 0.5
     trajectory = np.repeat([0, 1], 10_000).astype(np.int32)
-    omega = np.asarray(me_icrl.trajectory_weights(log_ratio, trajectory))
+    omega = weights_of(log_ratio, trajectory)
     expected = 2 * expit(np.array([0.5, -0.5]))
     np.testing.assert_allclose(omega[[0, -1]], expected, rtol=2e-3)
 
@@ -115,7 +134,7 @@ def test_reweighted_samples_stand_for_the_new_model():
     log_ratio = np.log(new / old)
     steps = np.array([[log_ratio[t, a] for t, a in enumerate(paths[i])] for i in range(len(paths))])[drawn]
     trajectory = np.repeat(np.arange(len(drawn)), 2).astype(np.int32)
-    omega = np.asarray(me_icrl.trajectory_weights(steps.reshape(-1).astype(np.float32), trajectory))[::2]
+    omega = weights_of(steps.reshape(-1).astype(np.float32), trajectory)[::2]
     first = np.array([p[0] == 1 for p in paths])
     assert (omega * first[drawn]).mean() == pytest.approx(p_new[first].sum(), abs=0.01)
     # And (3): both divergences, from samples of the old model alone.
@@ -153,14 +172,8 @@ def test_the_published_code_goes_on_where_a_product_overflows():
     assert max(map(float, published)) <= 10.0
 
 
-def test_pieces_of_episodes_are_no_divergence():
-    """A common change of every step gives a short piece another weight than a whole episode, and means nothing."""
-    log_ratio = np.full(9, -3.0, np.float32)
-    log_w, there = me_icrl.trajectory_sums(log_ratio, np.array([0, 0, 0, 0, 1, 1, 1, 1, 2]))
-    assert float(me_icrl.divergences(log_w, there)[0]) > 1.0
-    whole = np.array([True, True] + [False] * 7)
-    assert float(me_icrl.divergences(log_w, there & whole)[0]) == pytest.approx(0.0, abs=1e-5)
-    # An inverse step looks at those only: of a single trajectory no divergence can be told.
+def test_pieces_of_episodes_do_not_stop_an_inverse_step():
+    """It looks at whole ones only: of a single trajectory no divergence can be told."""
     limits = {"forward_kl": 1e-3, "reverse_kl": 1e-3}
     assert int(step(20, **limits)[2]["inverse/passes"]) < 20
     assert int(step(20, whole=np.arange(9) == 0, **limits)[2]["inverse/passes"]) == 20
@@ -229,7 +242,7 @@ def test_trajectories_are_numbered():
     np.testing.assert_array_equal(whole, [False, True, True] + [False] * 5)
     numbers, whole = alternation.trajectories(np.array([[3, 7], [4, 8]]), np.array([True, True]))
     np.testing.assert_array_equal(numbers, [0, 1, 0, 1])
-    np.testing.assert_array_equal(whole, [True, True, False, False])  # none is whole: both are taken as they are
+    assert not whole.any()  # they began before, or go on
 
 
 # ---------------------------------------------------------------------------------------------------------------------

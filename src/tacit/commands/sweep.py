@@ -94,7 +94,10 @@ def main(args: list[str]) -> Any:
         else:
             _show(tasks, rows)
             print(target)
-        failed = [task.job for task in tasks if task.status != "done"]
+        for row in rows:
+            if row["status"] == "damaged":
+                to_stderr(f"{row['run']}: {row['message']}")
+        failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
         if failed:
             raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
 

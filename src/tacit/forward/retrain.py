@@ -60,6 +60,8 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
     charge: Literal["excess", "budget", "raw"] = "excess"
     """What the agent is charged, see tacit.forward.retrain."""
+    free: bool = False
+    """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,17 @@ class Charge:
     budget: float
     """Mean cost of a demonstrated step."""
 
+    @property
+    def nothing(self) -> bool:
+        """Whether no step costs anything: the learner tried nothing that is dearer than the threshold."""
+        return self.kind == "excess" and not self.top > self.threshold
+
     def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:
         """(obs, act, next_obs) -> what is charged."""
         if self.kind != "excess":
             return cost.of_steps
+        if self.nothing:
+            return lambda obs, act, next_obs: np.zeros(len(obs))
         width = self.top - self.threshold
 
         def excess(obs: Array, act: Array, next_obs: Array) -> Array:
@@ -89,8 +98,11 @@ class Charge:
 # The cost
 
 
-def charge_of(cost: Cost, source: Run, kind: str) -> Charge:
-    """From the run's demonstrations and from what its learner tried. UserError if the cost forbids nothing."""
+def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
+    """From the run's demonstrations and from what its learner tried.
+
+    UserError for a cost that forbids nothing, unless it may be `free`.
+    """
     from tacit.calibration import scores, step_costs, usual_threshold
 
     demos = source.demonstrations()
@@ -104,12 +116,13 @@ def charge_of(cost: Cost, source: Run, kind: str) -> Charge:
         width = cost.inputs.obs_size + cost.inputs.act_size  # a part of a cost may not read the actions that were kept
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
     tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
-    if kind == "excess" and not top > tau:
+    charge = Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
+    if charge.nothing and not free:
         raise UserError(
             f"the cost of {source.path} forbids nothing that its learner tried: at most {top:.4g}, and demonstrations "
             f"cost up to {tau:.4g}; nothing would be charged. --charge budget or raw charges the cost itself"
         )
-    return Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
+    return charge
 
 
 def _samples(source: Run) -> Path:
@@ -171,7 +184,7 @@ def prepare(
     if isinstance(whole, TableCost) and face.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
     part = fit(whole, names, face.act_size, config.shared, env_id)
-    charge = charge_of(part, source, config.charge)
+    charge = charge_of(part, source, config.charge, config.free)
     same = source.config["env"] == env_id and source.config["env_kwargs"] == dict(env_kwargs)
     about = {
         "run": source.name,
@@ -280,4 +293,5 @@ def _statement(cost: Cost, env_id: str, charge: Charge) -> str:
         "budget": f"It may spend what a demonstrated step costs on average, {charge.budget:.4g}.",
         "raw": "It is charged the cost itself.",
     }
-    return f"{text} {spent[charge.kind]}"
+    nothing = "The cost forbids nothing that its learner tried: nothing is charged."
+    return f"{text} {nothing if charge.nothing else spent[charge.kind]}"

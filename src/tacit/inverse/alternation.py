@@ -252,7 +252,7 @@ def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
 
     The steps' own numbers are times (T, N), and ended (N,) marks the episodes that end with the last of them. An
     episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is seen,
-    but not a whole one. If there is no whole one, all count as whole.
+    but not a whole one.
     """
     starts = times == 0
     starts[0] = True
@@ -260,9 +260,7 @@ def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
     last = np.cumsum(counts) - 1
     first = last + 1 - counts
     whole = np.arange(times.size) <= last[-1]
-    cut = np.concatenate([first[times[0] != 0], last[~ended]])
-    if len(np.unique(cut)) <= last[-1]:
-        whole[cut] = False
+    whole[np.concatenate([first[times[0] != 0], last[~ended]])] = False
     return (np.cumsum(starts, axis=0) - 1 + first).reshape(-1).astype(np.int32), whole
 
 

@@ -13,7 +13,7 @@ importance weights (held constant in the gradient) make them stand for the new m
 r_t = (zeta_t + eps) / (zeta_old,t + eps):
 
     weights = "step"         omega_t = r_t / mean r
-    weights = "trajectory"   omega_t = n w_tau / sum w,     w_tau = prod_{t in tau} r_t,   n trajectories            (2)
+    weights = "trajectory"   omega_t = n w_tau / sum w,     w_tau = prod_{t in tau} r_t,   n whole trajectories      (2)
     weights = "none"         omega_t = 1
 
 and before each pass the step ends early once the model over trajectories has moved too far from that of the samples:
@@ -21,7 +21,9 @@ and before each pass the step ends early once the model over trajectories has mo
     KL(old || new) = mean[-log w] + log mean w   > forward_kl     or
     KL(new || old) = mean[w log w] / mean w - log mean w   > reverse_kl                                              (3)
 
-both from samples of the old model; the second is at most the logarithm of the number of trajectories. Weights and
+both from samples of the old model; the second is at most the logarithm of the number of trajectories. Episodes that
+were seen only in part do not count, their steps have a weight of 1: log w grows with the length, and a piece would seem
+another model. Where there is no whole one, log w is that of pieces of equal length. Weights and
 divergences are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
 
 published_code = True does what the published program did, which is not (1) to (3). Its per-step weights, an array
@@ -82,16 +84,23 @@ def step_weights(log_ratio: Any) -> jax.Array:
     return len(log_ratio) * jax.nn.softmax(log_ratio)
 
 
-def trajectory_sums(log_ratio: Any, trajectory: Any) -> tuple[jax.Array, jax.Array]:
-    """(log w (m,), whether there is such a trajectory (m,)), for trajectories numbered below m."""
-    log_w = jax.ops.segment_sum(log_ratio, trajectory, num_segments=len(log_ratio))
-    return log_w, jax.ops.segment_max(jnp.ones_like(trajectory), trajectory, num_segments=len(log_ratio)) > 0
+def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Array, jax.Array]:
+    """(log w (m,), which of them count (m,)), for trajectories numbered below m of which some are `whole` (m,).
+
+    Pieces count only where there is nothing else, and then as if all were as long as the longest.
+    """
+    one = partial(jax.ops.segment_sum, segment_ids=trajectory, num_segments=len(log_ratio))
+    log_w, lengths = one(log_ratio), one(jnp.ones_like(log_ratio))
+    there = lengths > 0
+    any_whole = (there & whole).any()
+    alike = log_w * lengths.max() / jnp.maximum(lengths, 1.0)
+    return jnp.where(any_whole, log_w, alike), jnp.where(any_whole, there & whole, there)
 
 
-def trajectory_weights(log_ratio: Any, trajectory: Any) -> jax.Array:
-    """omega (m,): of each step that of its trajectory; the mean over trajectories is 1."""
-    log_w, there = trajectory_sums(log_ratio, trajectory)
-    return (there.sum() * jax.nn.softmax(jnp.where(there, log_w, -jnp.inf)))[trajectory]
+def trajectory_weights(log_w: Any, counted: Any, trajectory: Any) -> jax.Array:
+    """omega (m,): of each step that of its trajectory, whose mean over those that count is 1; 1 of the others."""
+    share = jax.nn.softmax(jnp.where(counted, log_w, -jnp.inf))
+    return jnp.where(counted, counted.sum() * share, 1.0)[trajectory]
 
 
 def divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
@@ -130,19 +139,18 @@ def descend(
 ) -> tuple[Net, Any, dict[str, jax.Array]]:
     """The inverse step on (expert (n, d), learner (m, d), trajectory (m,), whole (m,)) as in `alternation.Data`.
 
-    Orders are those of `constraint_net`. Divergences are those of whole trajectories: log w grows with the length, so
-    that pieces beside them would look like another model.
+    Orders are those of `constraint_net`.
     """
     expert, learner, trajectory, whole = data
     old = log_feasibility(net, learner)
 
     def judged(net: Net) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         log_ratio = log_feasibility(net, learner) - old
-        log_w, there = trajectory_sums(log_ratio, trajectory)
-        kl = (published_divergences if published_code else divergences)(log_w, there & whole)
+        log_w, counted = trajectory_sums(log_ratio, trajectory, whole)
+        kl = (published_divergences if published_code else divergences)(log_w, counted)
         if weights == "none" or (published_code and weights == "step"):
             return jnp.ones_like(log_ratio), kl
-        return (step_weights(log_ratio) if weights == "step" else trajectory_weights(log_ratio, trajectory)), kl
+        return (step_weights(log_ratio) if weights == "step" else trajectory_weights(log_w, counted, trajectory)), kl
 
     def minibatch(carry: Any, rows: Any) -> tuple[Any, jax.Array]:
         net, opt_state, omega = carry

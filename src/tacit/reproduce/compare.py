@@ -19,6 +19,7 @@ from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
 from tacit.reproduce.table_experts import short
 
 if TYPE_CHECKING:
+    from tacit.stats import Interval
     from tacit.sweep import Job
 
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
@@ -158,8 +159,12 @@ NOTE = (
     "(also terminated). *Feasible return* is the same, but an episode that begins in violation counts 0. The bound of "
     "violating episodes takes the episodes of all seeds together. AUROC on everything that its own learner tried is "
     "not the same question for every method; on nominal states and perturbed demonstrations it is. The open band lies "
-    "between the outermost demonstration and the wall: nothing can be known there."
+    "between the outermost demonstration and the wall: nothing can be known there. Everything tried is about as many "
+    "steps of the nominal agent as of all later phases. All is said of the cost that drives the policy, but for the "
+    "boundaries of mce, which its map draws."
 )
+FREE = " °"
+NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that this agent was charged nothing."
 WITHOUT_COST = ("ppo, cloned",)
 """Rows whose network is not used by anybody."""
 
@@ -181,7 +186,8 @@ def table(
                 lines.append("| " + " | ".join(cells) + " |")
             parts.append("\n".join(lines))
     parts += [_costs(results, group, rows) for group in groups_in(results, groups)]
-    return "\n\n".join([*filter(None, parts), NOTE]) + "\n"
+    free = NOTE_FREE if any(map(charges_nothing, results["runs"])) else ""
+    return "\n\n".join(filter(None, [*parts, NOTE, free])) + "\n"
 
 
 def _costs(results: Mapping[str, Any], group: str, rows: Sequence[str]) -> str:
@@ -238,7 +244,8 @@ def _expert_line(results: Mapping[str, Any], group: str, width: int) -> str:
         for place, key in ((3, "return"), (4, "terminated_return"), (5, "feasible_return")):
             if key in expert:
                 cells[place] = short(expert[key], expert[key])
-        cells[6] = f"{100 * expert.get('violation_rate_step', np.nan):.3f} %"
+        if "violation_rate_step" in expert:
+            cells[6] = f"{100 * expert['violation_rate_step']:.3f} %"
     return "| " + " | ".join(cells) + " |"
 
 
@@ -264,10 +271,19 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
         _percent(value["violation_rate_terminated"]),
         f"{broken} of {episodes} ({100 * bound:.1f} %)",
         _percent(value["initial_violation_rate"]),
-        ", ".join(f"{short(x, x)} ({int(k)})" for x, k in zip(stopped, value["count"], strict=True)),
+        ", ".join(
+            f"{short(x, x)} ({int(k)}){FREE if charges_nothing(run) else ''}"
+            for run, x, k in zip(runs, stopped, value["count"], strict=True)
+        ),
         f"{np.mean(ratio):.2f}" if ratio else "-",
         f"{np.mean(timed) / 60:.1f}" if timed else "-",
     ]
+
+
+def charges_nothing(run: Mapping[str, Any]) -> bool:
+    """Whether it is of a fresh agent whose frozen cost forbids nothing."""
+    charge = (run.get("source") or {}).get("charge")
+    return charge is not None and charge["kind"] == "excess" and not charge["top"] > charge["threshold"]
 
 
 def _steps(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -293,36 +309,49 @@ def with_error(values: np.ndarray) -> str:
 
 
 def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], ours: str = "mce") -> str:
-    """All groups together: terminated return over the demonstrations', and how likely ours is the better one."""
+    """All groups together: terminated return over the demonstrations', and how likely ours is the better one.
+
+    Intervals come from resampling the seeds: with a single one nothing is known of the spread, and none is given.
+    """
     from tacit.stats import bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
 
     groups = groups_in(results, groups)
     scores = {row: _scores(results, groups, row) for row in rows_in(results, rows)}
+    drawn: dict[str, Any] = {"resamples": RESAMPLES}
     head = ["", "runs", "IQM [95 %] of terminated return over demonstrations", f"P({ours} better) [95 %]"]
     lines = [f"**all of {', '.join(groups)}**", "", *header(head)]
     for row, found in scores.items():
         if found is None:
             lines.append(f"| {row} | - | - | - |")
             continue
-        middle = bootstrap_interval(found, rng=np.random.default_rng(0), resamples=5000)
         cells = [row, f"{found.shape[0]} x {found.shape[1]}"]
-        cells.append(f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]")
+        cells += _ranges(bootstrap_interval(found, rng=np.random.default_rng(0), **drawn), len(found))
         against = scores.get(ours)
         if row == ours or against is None:
             cells.append("-")
         else:
-            chance = probability_of_improvement_interval(against, found, rng=np.random.default_rng(0))
-            cells.append(f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]")
+            chance = probability_of_improvement_interval(against, found, rng=np.random.default_rng(0), **drawn)
+            cells += _ranges(chance, min(len(against), len(found)))
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "**performance profile**: share of runs above, of that ratio", ""]
     lines += header(["", *(f"{level:g}" for level in PROFILE)])
     for row, found in scores.items():
         if found is not None:
-            share = performance_profile_interval(found, PROFILE, rng=np.random.default_rng(0))
-            three = zip(np.atleast_1d(share.value), np.atleast_1d(share.low), np.atleast_1d(share.high), strict=True)
-            cells = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in three]
-            lines.append("| " + " | ".join([row, *cells]) + " |")
+            share = performance_profile_interval(found, PROFILE, rng=np.random.default_rng(0), **drawn)
+            lines.append("| " + " | ".join([row, *_ranges(share, len(found))]) + " |")
     return "\n".join(lines) + "\n"
+
+
+RESAMPLES = 50_000
+
+
+def _ranges(interval: Interval, seeds: int) -> list[str]:
+    """Values with their intervals, if there are at least two seeds to know them by."""
+    three = (np.atleast_1d(getattr(interval, name)) for name in ("value", "low", "high"))
+    return [
+        f"{value:.2f} [{low:.2f}, {high:.2f}]" if seeds > 1 else f"{value:.2f}"
+        for value, low, high in zip(*three, strict=True)
+    ]
 
 
 PROFILE = (0.25, 0.5, 0.75, 0.9, 1.0)

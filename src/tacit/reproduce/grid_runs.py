@@ -154,7 +154,7 @@ def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers) -> str:
     if not len(known):
         return "-"
     few = f" n={len(known)}" if len(known) < len(SEEDS) else ""
-    return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else few)
+    return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else "") + few
 
 
 def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:

@@ -4,7 +4,8 @@
 a fresh agent follows the target's reward and that frozen cost (algorithm `retrain`: what exceeds the usual threshold is
 charged, 1 at most, with a budget of 0). For Point also costs of x alone: the Ant's demonstrations all run one way and
 hardly know y > 0, through which Point must travel. Beside them PPO without cost, and RCPO that is told the target's
-true cost. Everybody has the steps of `decisions`. The group Ant has the runs in which the costs were learned.
+true cost. A cost that forbids nothing that its learner tried is charged as nothing: such a seed counts as any other.
+Everybody has the steps of `decisions`. The group Ant has the runs in which the costs were learned.
 
 `retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
 all inputs; PPO without cost and RCPO with the true one are those of `robots`. Fresh agents have seeds of their own
@@ -40,7 +41,7 @@ def env_of(robot: str) -> str:
 def _fresh(group: str, name: str, made: list[Task] | None, source: str, seed: int, quick: bool, steps: Any) -> Job:
     """A fresh agent with the cost that a finished run of that row and seed learned."""
     paths = {(task.job.label, task.job.seed): str(task.path) for task in made or []}
-    row = Row("retrain", settings={"cost": paths.get((f"{source}: {name}", seed), LATER)})
+    row = Row("retrain", settings={"cost": paths.get((f"{source}: {name}", seed), LATER), "free": True})
     return compare.job(group, name, row, env_of(group), SHIFT + seed, quick, budget=steps)
 
 
