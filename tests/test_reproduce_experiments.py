@@ -126,6 +126,15 @@ def test_costs_of_x_alone_go_to_point():
     assert "BrokenAnt: mce, x alone" not in fresh
 
 
+@pytest.mark.parametrize("name", ["transfer", "retraining"])
+def test_fresh_agents_are_fresh(name):
+    """Another seed than the run whose cost they follow, or they would begin with its network; no cost is left out."""
+    jobs = reproduce.find(name).jobs([0, 1, 2])
+    fresh, others = [[job for job in jobs if (job.algo == "retrain") == wanted] for wanted in (True, False)]
+    assert {job.seed for job in fresh}.isdisjoint(job.seed for job in others)
+    assert all(job.settings["free"] for job in fresh)
+
+
 def test_tuning_keeps_away_from_evaluation():
     evaluated = {seed for name in NAMES if name not in tuning.EXPERIMENTS for seed in reproduce.find(name).SEEDS}
     for name, trials in (("tuning", tuning.ROBOTS), ("grid-tuning", tuning.GRID)):
@@ -161,7 +170,9 @@ def test_numbers_of_a_table():
     ]
     runs = [record("Ant: mce", 0, 80.0, detection=on[0]), record("Ant: mce", 1, 120.0, rate=0.02, detection=on[1])]
     runs.append(record("Ant: ppo", 0, 10.0, rate=1.0))
-    text = compare.table(results_of(runs, [("Ant: gacl", 0)]), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
+    nothing = {"charge": {"kind": "excess", "top": 0.5, "threshold": 0.5}}
+    runs.append(record("Walker: mce", 0, 7.0, source=nothing) | {"expert": {"return": 1.0}})
+    text = compare.table(results_of(runs, [("Ant: gacl", 0)]), ("Ant", "Walker", "HalfCheetah"), ("mce", "gacl", "ppo"))
     stochastic = text.split("deterministic policy")[0]
     (mce,) = [line for line in stochastic.splitlines() if line.startswith("| mce |")]
     # The standard error of 80 and 120 is 20. Two of 200: the upper bound solves P(X <= 2 | 200, p) = 0.05, 3.1 %.
@@ -172,7 +183,10 @@ def test_numbers_of_a_table():
     assert "| ppo |" not in costs
     assert "| gacl |" + " - |" * (len(compare.HEAD) - 1) in stochastic
     assert "100 of 100" in stochastic
-    assert "Walker" not in text  # nobody wanted it
+    assert "HalfCheetah" not in text  # nobody wanted it
+    assert "| 7.00 (0) ° |" in text
+    assert compare.NOTE_FREE in text
+    assert "nan" not in text  # of demonstrations whose violations nobody counted
     assert "| demonstrations | - | - | 100 | 100 | - | 0.000 % |" in stochastic
 
 
@@ -182,7 +196,9 @@ def test_all_robots_together():
     runs += [record("Ant: ppo", 0, 1.0)]
     text = compare.overall(results_of(runs), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
     assert "| mce | 2 x 2 | 1.00 [1.00, 1.00] | - |" in text
-    assert "| gacl | 1 x 2 | 1.00 [1.00, 1.00] | 0.50 [0.50, 0.50] |" in text  # better on one, worse on the other
+    # Better on one, worse on the other; a single seed has no spread.
+    assert "| gacl | 1 x 2 | 1.00 | 0.50 |" in text
+    assert "| gacl | 1.00 | 1.00 | 0.50 |" in text
     assert "| ppo | - | - | - |" in text  # not on both
 
 
@@ -212,7 +228,7 @@ def test_the_gridworld_against_stochasticity():
     found = results_of(runs, [("slip 0.3: gacl", 0)])
     text = grid_runs.table(found, ("mce", "gacl"))
     first = text.split("\n\n**")[0]
-    assert "| mce | -7.000 ± 1.000 | -9.000 n=1 |" in first
+    assert "| mce | -7.000 ± 1.000 n=2 | -9.000 n=1 |" in first
     assert "| gacl | - | - |" in first
     assert "| expert | -6.000 | -6.000 |" in first
     assert "best IoU" in text

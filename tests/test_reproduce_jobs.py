@@ -154,6 +154,12 @@ def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path
         again = [{**run, "return": 1.0, "finished": when} for run in small]
         storage.write_json("results/small.json", {**storage.read_json("results/small.json"), "runs": again})
         assert reproduce.earlier("larger", Path("results"))[small[0]["run"]]["return"] == kept
+    # A damaged file of another experiment stops nobody; the experiment's own is not overlooked.
+    Path("results/small.json").write_text("{")
+    output = cli("reproduce", "larger", "--keep", "--dry-run")
+    assert output.status == 0
+    assert "nothing is taken over from there: results/small.json is not valid JSON" in output.stderr
+    assert cli("reproduce", "small", "--keep", "--dry-run").status == 2
     # One that collects other numbers has none of it.
     assert "taken over" not in cli("reproduce", "other", "--keep", "--dry-run").stderr
 

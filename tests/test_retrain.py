@@ -117,6 +117,28 @@ def test_a_cost_that_forbids_nothing_is_refused(tmp_path):
     assert retrain.charge_of(flat, source, "budget").budget == pytest.approx(2.5)
 
 
+def test_a_cost_that_forbids_nothing_counts_in_experiments(tmp_path):
+    """Left out, it would flatter its method: the seeds that are left are those where the cost was good."""
+    flat = replace(fence(), slopes=np.zeros((1, 1), np.float32), offsets=np.zeros((1, 1), np.float32))
+    charge = retrain.charge_of(flat, source_run(tmp_path, flat), "excess", free=True)
+    assert charge.nothing
+    obs = np.array([[-4.0], [3.0]], np.float32)
+    assert charge.of(flat)(obs, obs, obs).tolist() == [0.0, 0.0]
+    assert not retrain.charge_of(fence(), source_run(tmp_path / "b"), "excess", free=True).nothing
+    run, demos = launch.start_run(
+        "retrain",
+        LINE,
+        out=str(tmp_path),
+        seed=3,
+        settings={**FAST, "cost": str(source_run(tmp_path, flat).path), "free": True, "total_steps": 512},
+    )
+    summary = launch.execute(run, demos)
+    assert "nothing is charged" in summary["statement"]
+    from tacit.reproduce import compare
+
+    assert compare.charges_nothing({"source": summary["source"]})
+
+
 def test_parts_of_an_additive_cost_add_up():
     cost = fence(("y", "x", "z"), (0.3, -0.9, 1.0), threshold=1.0)
     obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)

@@ -108,16 +108,27 @@ def test_a_damaged_finished_run_is_named(cli):
     (task.path / "summary.json").write_text("{")
     Path("one.toml").write_text(FILE.replace("seeds = 2", "seeds = 1"))
     output = cli("sweep", "one.toml")
+    assert output.status == 1
     assert "damaged" in output.stdout
+    assert "summary.json is not valid JSON" in output.stderr
     assert "Traceback" not in output.stderr
+    # A run folder of another version is no success, either.
+    (task.path / "summary.json").write_text("{}")
+    storage.write_json(task.path / "config.json", {**storage.read_json(task.path / "config.json"), "schema": 77})
+    output = cli("sweep", "one.toml")
+    assert output.status == 1
+    assert "1 of 1 jobs did not finish" in output.stderr
+    assert "77" in output.stderr
 
 
 def test_bad_use(cli, tmp_path):
+    (tmp_path / "unknown.toml").write_text(FILE + "\n[settings]\nbetta = 1.0\n")
     for words, message in (
         (("nowhere.toml",), "does not exist"),
         (("small.toml", "--workers", 0), "at least 1"),
         (("small.toml", "--retries", -1), "at least 0"),
         (("small.toml", "--ray", "127.0.0.1:9"), "Ray"),
+        (("unknown.toml",), "unknown.toml: "),
         ((), "required"),
     ):
         output = cli("sweep", *words)

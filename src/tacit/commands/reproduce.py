@@ -108,7 +108,7 @@ def main(args: list[str]) -> Any:
         if redraw:
             text, picture = experiments.redraw(module, results, f"{base}.json")
         else:
-            _set_aside(Path(f"{base}.json"), results)
+            _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
             storage.write_json(f"{base}.json", results)  # before drawing, which is easy to repeat
             text, picture = experiments.draw(module, results)
         storage.atomic_write_text(f"{base}.md", text)
@@ -127,7 +127,7 @@ def main(args: list[str]) -> Any:
     return call(reproduce, "reproduce", __doc__, args)
 
 
-def _set_aside(file: Path, results: Mapping[str, Any]) -> None:
+def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
     """Keep an earlier file that has what the new results lack: other runs, or another version's."""
     if not file.exists():
         return
@@ -144,7 +144,7 @@ def _set_aside(file: Path, results: Mapping[str, Any]) -> None:
         names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
         kept = next(name for name in names if not name.exists())
         os.replace(file, kept)
-        to_stderr(f"the earlier {file} {why}: it is now {kept}; --keep takes runs over")
+        to_stderr(f"the earlier {file} {why}: it is now {kept}{advice}")
 
 
 def _from_runs(

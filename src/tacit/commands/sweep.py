@@ -74,7 +74,11 @@ def main(args: list[str]) -> Any:
             raise UserError(f"{file} would be overwritten by the results: give another --out")
         if ray is not None:
             sweep_ray.knock(ray)
-        tasks = prepare(sweep_file.read(file), out)
+        jobs = sweep_file.read(file)
+        try:
+            tasks = prepare(jobs, out)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
         known = sweep_time.pace(out)
         plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), known)
         if dry_run:

@@ -155,15 +155,24 @@ Kept = dict[str | tuple[str, int], dict[str, Any]]
 def earlier(name: str, out: Path) -> Kept:
     """What results in `out` hold of single runs: those of the experiment, and of others that collect the same numbers.
 
-    Of a run that was made more than once, the last counts. Results of another version hold nothing.
+    Of a run that was made more than once, the last counts. Results of another version hold nothing, nor do damaged ones
+    of another experiment.
     """
+    from tacit.launch import to_stderr
+
     kept: Kept = {}
     collect = find(name).collect
     for other in [*(other for other in EXPERIMENTS if other != name), name]:
         file = out / f"{other}.json"
         if getattr(find(other), "collect", None) is not collect or not file.exists():
             continue
-        results = storage.read_json(file)
+        try:
+            results = storage.read_json(file)
+        except UserError as error:
+            if other == name:
+                raise
+            to_stderr(f"nothing is taken over from there: {error}")
+            continue
         if isinstance(results, dict) and results.get("schema") == SCHEMA:
             for record in results.get("runs", []):
                 known = kept.get(record["run"], {})
