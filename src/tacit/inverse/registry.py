@@ -171,9 +171,15 @@ def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> 
         try:
             values[name] = _as_kind(value, kinds[name])
         except (TypeError, OverflowError):
-            kind = kinds[name].__name__ if isinstance(kinds[name], type) else str(kinds[name]).replace("typing.", "")
-            raise UserError(f"{where}: {name} is {value!r}, which is not of type {kind}") from None
+            raise UserError(f"{where}: {name} is {value!r}, {_wanted(kinds[name])}") from None
     return config_class(**values)
+
+
+def _wanted(kind: Any) -> str:
+    """What a field of that type takes, for a message."""
+    if get_origin(kind) is Literal:
+        return f"not one of {', '.join(map(str, get_args(kind)))}"
+    return f"which is not of type {kind.__name__ if isinstance(kind, type) else str(kind).replace('typing.', '')}"
 
 
 def _as_kind(value: Any, kind: Any) -> Any:
