@@ -6,7 +6,8 @@ there are several distributions of them, each for what it says:
     learner     what the last policy does, its last forward phases. Often nothing there violates: then the share of
                 false alarms is all that can be said
     nominal     what an agent does that follows the reward alone, at the beginning of its training: what a cost is for
-    tried       everything that the learner tried, from the nominal agent on
+    tried       what the learner tried, from the nominal agent on; of a finished run, about as many steps of that agent
+                as of all later phases
     perturbed   demonstrated states, every entry shaken by a Gaussian as wide as what demonstrators and nominal agent
                 do: states in which the entries say nothing about each other, so that a cost which looks at the wrong
                 one is found out

@@ -54,6 +54,7 @@ def _note(results: Mapping[str, Any]) -> str:
         f"Mean ± standard deviation over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
         "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
         "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one. "
+        "Everything tried is about as many steps of the nominal agent as of all later phases. "
         "*Feasible return* is the terminated one, but an episode that begins in violation counts 0. The open band lies "
         "between the outermost demonstration and the wall: nothing can be known there. The last column leaves out "
         "start-up, map and evaluation."
@@ -106,7 +107,6 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{np.mean(known):.{digits}f} ({min(known):.{digits}f} to {max(known):.{digits}f}){few}" if known else "-"
         )
 
-    quality = [run["cost_quality"] or {} for run in runs]
     thresholds = [run["threshold"] or {} for run in runs]
     timed = [run for run in runs if run["seconds"]]  # a run that was interrupted has no time
     judged = [(run.get("detection") or {}) for run in runs]
@@ -117,10 +117,10 @@ def _quality(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         if run.get("phases")
     ]
     return [
-        spread([q.get("auroc") for q in quality], 3),
+        spread([states.get("tried", {}).get("auroc") for states in on], 3),
         spread([states.get("tried", {}).get("auroc_outside") for states in on], 3),
         spread([states.get("perturbed", {}).get("auroc") for states in on], 3),
-        spread([q.get("auroc_cost") for q in quality], 3),
+        spread([(found.get("cost") or {"on": {}})["on"].get("tried", {}).get("auroc") for found in judged], 3),
         ", ".join(str(t.get("found") or "none") for t in thresholds),
         spread([t.get("error") for t in thresholds], 3),
         ", ".join(str(run["resets"]) for run in runs),
