@@ -175,7 +175,7 @@ ROBOTS = Tuning(
     },
     before={
         "gacl": {"discriminator_steps": 1},
-        "me-icrl": {"lr_constraint": 5e-3},
+        "me-icrl": {"lr_constraint": 5e-3, "delta": 0.5},
         "vicrl": {"anneal": 0.95},
         "bc2l": {"anneal": 0.95},
         "irl-correction": {"expert_square": 0.1},
