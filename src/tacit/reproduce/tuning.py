@@ -230,7 +230,7 @@ GRID = Tuning(
     before={
         "mce": {"lr_zeta": 3e-3},
         "gacl": {"discriminator_steps": 1, "lr_constraint": 3e-3},
-        **dict.fromkeys(("me-icrl", "vicrl", "bc2l"), {"multiplier_init": 1.0, "start": "nominal"}),
+        **{algo: {"multiplier_init": 1.0, "start": "nominal"} for algo in ("me-icrl", "vicrl", "bc2l")},
         "irl-correction": {"start": "nominal"},
     },
     earned=lambda run: run["exact"]["return"],
