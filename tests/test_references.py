@@ -142,7 +142,8 @@ def test_presets_have_the_engine_and_budgets_of_mce(algo, env):
     shared |= {"bootstrap_steps", "cost_gamma", "cost_gae_lambda"}
     shared |= set() if algo == "irl-correction" else {"forward_steps"}  # short ones are among its stabilisers
     differing = {name for name in shared if getattr(theirs, name, None) not in (None, getattr(ours, name))}
-    assert differing == set()
+    # In the gridworld tuning chose from where each method begins.
+    assert differing == ({"start"} if env == "Gridworld" and algo != "gacl" else set())
 
 
 @pytest.mark.parametrize("env", ENVS)
