@@ -337,6 +337,25 @@ def test_pictures_show_the_robot_and_the_forbidden_ground(name):
     env.close()
 
 
+@pytest.mark.parametrize("name", ["Ant", "HalfCheetah"])
+def test_the_floor_goes_on_for_ever(name):
+    """It is drawn to 40 m; a robot beyond that stands on the same tiles as before, and not on nothing."""
+    env = gym.make(f"tacit/{name}-v0", render_mode="rgb_array", width=120, height=90)
+    env.reset(seed=0)
+    robot = env.unwrapped
+    pictures = []
+    for place in (33.0, 41.0, 201.0):
+        qpos = robot.init_qpos.copy()
+        qpos[0] = place
+        robot.set_state(qpos, robot.init_qvel)
+        pictures.append(env.render().astype(int))
+    for far in pictures[1:]:
+        assert np.abs(far - pictures[0]).mean() < 2.0
+    below = pictures[2][60:]  # tiles are black and white
+    assert (below.max() - below.min()) > 100
+    env.close()
+
+
 def test_several_pictures_at_once():
     first = gym.make("tacit/Walker-v0", render_mode="rgb_array", width=64, height=64)
     first.reset(seed=0)

@@ -16,6 +16,8 @@ from tacit.errors import UserError
 
 _RED = np.array([0.9, 0.1, 0.1, 0.4], np.float32)
 _REACH = 20.0
+_TILES = 8.0
+"""Metres by which the floor can be moved without being seen: a whole number of tiles in all models."""
 _INSTALL = "install one (Debian/Ubuntu: apt install libegl1 libgl1), or set MUJOCO_GL to egl, osmesa or glfw."
 
 
@@ -93,6 +95,8 @@ class RobotRenderer:
         # The frame buffer is allocated with the size that the model declares.
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
+        if "floor" not in task.camera:  # and no lamp above it, either
+            model.vis.headlight.ambient[:] = 0.6
         try:
             self._gl = _gl_context(width, height)
             self._gl.make_current()
@@ -125,6 +129,7 @@ class RobotRenderer:
             mujoco.mjtCatBit.mjCAT_ALL.value,
             self._scene,
         )
+        self._move_floor()
         self._add_forbidden()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         # OpenGL counts rows from below.
@@ -135,6 +140,12 @@ class RobotRenderer:
         picture = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
         mujoco.mjr_readPixels(picture, None, self._rect, self._context)
         return picture[::-1].copy()
+
+    def _move_floor(self) -> None:
+        """Robots run farther than the 40 m to which the floor is drawn: it comes along, a few tiles at a time."""
+        for geom in self._scene.geoms[: self._scene.ngeom]:
+            if geom.type == self._mujoco.mjtGeom.mjGEOM_PLANE:
+                geom.pos[:2] += _TILES * np.round(self._camera.lookat[:2] / _TILES)
 
     def _add_forbidden(self) -> None:
         """A thin box over the states that break the constraint: on the floor, or behind a robot that has no floor."""
