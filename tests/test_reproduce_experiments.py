@@ -12,7 +12,17 @@ from tacit import launch, presets, reproduce, storage
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import find as algorithm
 from tacit.policy import Interface, Policy
-from tacit.reproduce import compare, compare_plots, demos_runs, grid_runs, records, robots, table_robots, tuning
+from tacit.reproduce import (
+    compare,
+    compare_plots,
+    demos_runs,
+    grid_runs,
+    records,
+    robots,
+    table_robots,
+    transfer_runs,
+    tuning,
+)
 from tacit.reproduce.compare import Row
 from tacit.run import Run
 from tacit.sweep import Job, Task, prepare
@@ -133,6 +143,22 @@ def test_fresh_agents_are_fresh(name):
     fresh, others = [[job for job in jobs if (job.algo == "retrain") == wanted] for wanted in (True, False)]
     assert {job.seed for job in fresh}.isdisjoint(job.seed for job in others)
     assert all(job.settings["free"] for job in fresh)
+
+
+def test_costs_of_x_alone_have_tables_of_their_own():
+    runs = [record("Point: mce", 0, 50.0), record("Point: mce, x alone", 0, 90.0), record("Point: ppo", 0, 10.0)]
+    results = {"runs": [*runs, record("Ant: mce, x alone", 0, 99.0)], "missing": []}
+    parts = transfer_runs.TRANSFER.table(results).split("**")[1::2]
+    assert parts[:3] == [
+        "Point, stochastic policy",
+        "Point, x alone, stochastic policy",
+        "Ant, x alone, stochastic policy",
+    ]
+    labels = [run["label"] for run in transfer_runs.by_inputs(results)["runs"]]
+    assert labels == ["Point: mce", "Point, x alone: mce", "Point: ppo", "Point, x alone: ppo", "Ant, x alone: mce"]
+    lines = transfer_runs.TRANSFER.table(results).split("**Ant, x alone, stochastic policy**")[1].split("**")[0]
+    assert "| mce |" in lines
+    assert "| ppo |" not in lines  # no run of it was wanted
 
 
 def test_tuning_keeps_away_from_evaluation():

@@ -174,6 +174,7 @@ def table(
 ) -> str:
     """A table a group and kind of policy, a row a method; `beside` is {"GROUP: ROW": what others found}."""
     parts = []
+    labels = wanted(results)
     head = [*HEAD, "the paper: reward / violation rate"] if beside else list(HEAD)
     for agent in AGENTS:
         for group in groups_in(results, groups):
@@ -181,6 +182,8 @@ def table(
             if agent == "stochastic":
                 lines.append(_expert_line(results, group, len(head)))
             for row in rows_in(results, rows):
+                if f"{group}: {row}" not in labels:
+                    continue  # no run of it was wanted; where it is missing, its line is empty
                 cells = [row, *_cells(runs_of(results, group, row), agent)]
                 cells += [beside.get(f"{group}: {row}", "")] if beside else []
                 lines.append("| " + " | ".join(cells) + " |")
