@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -254,7 +256,8 @@ def test_the_gridworld_against_stochasticity():
     found = results_of(runs, [("slip 0.3: gacl", 0)])
     text = grid_runs.table(found, ("mce", "gacl"))
     first = text.split("\n\n**")[0]
-    assert "| mce | -7.000 ± 1.000 n=2 | -9.000 n=1 |" in first
+    assert "| mce | -7.000 ± 1.000 | -9.000 n=1 |" in first
+    assert "over 2 seeds (fewer where n says so)" in text
     assert "| gacl | - | - |" in first
     assert "| expert | -6.000 | -6.000 |" in first
     assert "best IoU" in text
@@ -400,7 +403,7 @@ def test_comparisons_take_over_what_the_tables_of_single_methods_hold(tmp_path, 
     storage.write_json("results/table-robots-paper.json", {"schema": reproduce.SCHEMA, "runs": [older]})
     kept = reproduce.earlier("table-ablation", Path("results"))
     _, tasks = reproduce.plan(reproduce.find("table-ablation"), [0], False, "runs", making=False)
-    results = reproduce.gather(reproduce.find("table-ablation"), tasks, kept)
+    results = reproduce.gather(reproduce.find("table-ablation"), tasks, reproduce.taken_over(tasks, kept))
     assert [(run["label"], run["run"]) for run in results["runs"]] == [(label, task.path.name)]
     row = next(line for line in robots.EXPERIMENTS["table-ablation"].table(results).splitlines() if "50.0 (10)" in line)
     assert "| 0.25 |" in row  # over demonstrations
@@ -447,7 +450,7 @@ def test_a_share_of_demonstrations_violates(tmp_path, capsys):
     with pytest.raises(RunFailed, match="only 3 episodes of PPO without cost violate, 10 are needed"):
         demos_runs.mixed("tacit/Pendulum-v0", list(mixed)[:3], 0.2)
     unable = [pusher(tmp_path / "unable", 1.0)]
-    demos_runs.make(unable)  # its runs will be missing, those of the others not
+    demos_runs.make(unable, quick=True)  # its runs will be missing, those of the others not
     assert not demos_runs.mixed_file(unable, demos_runs.SHARES[0]).exists()
     assert "10 are needed" in capsys.readouterr().err
 
@@ -467,7 +470,7 @@ def staged_jobs(seeds, quick=False, made=None):
     return [*fine, Job("ml-greedy", GRID, MAP, seed=0, settings={"beta": -1.0}, demos=file, label="world: wrong")]
 
 
-def staged_make(tasks):
+def staged_make(tasks, quick):
     from tacit import demos
 
     file = tasks[0].path.parent / "demonstrations" / "made.npz"
@@ -519,7 +522,91 @@ def test_runs_that_need_other_runs(cli, staged, tmp_path):
     assert "beta" in lost["reason"]
     assert storage.read_json("results/staged.json")["runs"][0]["label"] == "world: second"
     again = cli("reproduce", "staged", "--dry-run")
-    assert "3 jobs, 2 finished, 1 to run" in again.stderr
+    assert "2 jobs, 1 finished, 1 to run" in again.stderr  # the first and the second are the same run
+
+
+def staged_by_seed():
+    """Of each seed a first run, and one on what it made; "first" is also an experiment's own, as in `transfer`."""
+
+    def first(seeds, quick):
+        return [Job("mce-exact", GRID, MAP, seed=seed, label="world: first") for seed in seeds]
+
+    def jobs(seeds, quick, made):
+        files = {task.job.seed: str(task.path / "demos.npz") for task in made}
+        beta = {"beta": 0.5}
+        return first(seeds, quick) + [
+            Job("mce-exact", GRID, seed=100 + s, settings=beta, demos=files.get(s, "later"), label="world: second")
+            for s in seeds
+        ]
+
+    collect = lambda job, run: {"return": 1.0}  # noqa: E731
+    table = lambda results: ""  # noqa: E731
+    return SimpleNamespace(
+        SEEDS=(0,), first=first, jobs=jobs, collect=collect, table=table, figure=lambda results: b"", make=None
+    )
+
+
+def test_only_what_is_needed_is_run_for_others(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = staged_by_seed()
+    monkeypatch.setitem(reproduce.EXPERIMENTS, "by-seed", "for tests")
+    real = reproduce.find
+    monkeypatch.setattr(reproduce, "find", lambda name: module if name == "by-seed" else real(name))
+    assert "2 jobs, 0 finished, 2 to run" in cli("reproduce", "by-seed", "--dry-run").stderr  # the first only once
+    assert cli("reproduce", "by-seed", "--workers", 1).status == 0
+    before = storage.read_json("results/by-seed.json")["runs"]
+    shutil.rmtree("runs")
+    # Nothing is run for what is kept, and of a second seed only its own.
+    assert "nothing to run" in cli("reproduce", "by-seed", "--keep", "--dry-run").stderr
+    plan = cli("reproduce", "by-seed", "--keep", "--seeds", 2, "--dry-run").stderr
+    assert "2 runs are taken over" in plan
+    assert "2 jobs, 0 finished, 2 to run" in plan
+    assert cli("reproduce", "by-seed", "--keep", "--seeds", 2, "--workers", 1).status == 0
+    after = storage.read_json("results/by-seed.json")["runs"]
+    assert [run for run in after if run in before] == before
+    assert sorted(run["seed"] for run in after) == [0, 1, 100, 101]
+    assert {path.name.split("-")[-2] for path in Path("runs").glob("*-s*")} == {"s1", "s101"}
+    # Other settings are another run, even where it has no name yet.
+    shutil.rmtree("runs")
+    monkeypatch.setattr(module, "jobs", with_beta(module.jobs, 0.25))
+    assert "1 runs are taken over" in cli("reproduce", "by-seed", "--keep", "--dry-run").stderr
+
+
+def with_beta(jobs, beta):
+    def changed(seeds, quick, made):
+        return [replace(job, settings={"beta": beta}) if job.settings else job for job in jobs(seeds, quick, made)]
+
+    return changed
+
+
+def test_seeds_given_twice_are_one():
+    assert reproduce.seeds_of("0,0,3", ()) == [0, 3]
+
+
+def test_mixtures_are_of_all_who_violate(tmp_path, monkeypatch):
+    tasks = [Task(job, tmp_path / f"run-{job.seed}") for job in demos_runs.first([0])]
+    pendulum = [task for task in tasks if task.job.label.startswith("Pendulum")]
+    for task in pendulum:
+        (task.path / "model").mkdir(parents=True)
+        (task.path / "model" / "policy.safetensors").write_bytes(bytes([task.job.seed]))
+    assert demos_runs.by_robot(pendulum[:2], quick=False) == {}
+    assert demos_runs.by_robot(tasks[:1], quick=True) == {"Pendulum": tasks[:1]}
+    some = {job.demos for job in demos_runs.share_jobs([0], made=pendulum[:2]) if job.label.startswith("Pendulum, 50")}
+    assert some == {demos_runs.LATER}
+    file = demos_runs.mixed_file(pendulum, 0.5)
+    assert {job.demos for job in demos_runs.share_jobs([0], made=pendulum) if job.label.startswith("Pendulum, 50")} == {
+        str(file)
+    }
+    (pendulum[0].path / "model" / "policy.safetensors").write_bytes(b"made again")
+    assert demos_runs.mixed_file(pendulum, 0.5) != file
+
+
+def test_scores_are_of_seeds_that_all_groups_have():
+    runs = [record("Ant: mce", seed, value) for seed, value in ((0, 100.0), (1, 0.0))]
+    runs += [record("Walker: mce", seed, value) for seed, value in ((1, 50.0), (2, 70.0))]
+    found = compare._scores({"runs": runs}, ["Ant", "Walker"], "mce")
+    np.testing.assert_allclose(found, [[0.0, 0.5]])
+    assert compare._scores({"runs": runs[:1] + runs[3:]}, ["Ant", "Walker"], "mce") is None
 
 
 def test_labels_that_are_the_same_run_are_both_there(tmp_path, monkeypatch):
@@ -569,14 +656,12 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
     small = {**compare.QUICK, "total_steps": 12_288, "eval_episodes": 2, "minibatches": 20}
     monkeypatch.setattr(compare, "QUICK", small)
     output = cli("reproduce", "retraining", "--quick", "--seeds", "0,", "--workers", 1)
-    runs = storage.read_json("results/retraining-quick.json")["runs"]
-    labels = {run["label"] for run in runs} | {run["label"] for run in output_missing(output)}
+    assert output.status == 0, output.stderr
+    results = storage.read_json("results/retraining-quick.json")
+    assert results["missing"] == []
+    labels = {run["label"] for run in results["runs"]}
     assert labels == {"Pendulum: mce", "Pendulum: me-icrl", "Pendulum: ppo", "Pendulum: rcpo"}
-    assert {run["seed"] for run in runs if run["algo"] == "retrain"} <= {1000}
-
-
-def output_missing(output):
-    return storage.read_json("results/retraining-quick.json")["missing"]
+    assert [run["seed"] for run in results["runs"] if run["algo"] == "retrain"] == [1000, 1000]
 
 
 def test_our_experts_are_those_that_demonstrate():

@@ -65,6 +65,51 @@ def run_here(job):
     return run
 
 
+def test_options_that_do_nothing_are_refused(cli, tmp_path):
+    for words, text in (
+        (("exact-stochasticity", "--no-run"), "measured in one go: leave out --no-run"),
+        (("exact-stochasticity", "--keep", "--workers", 2), "leave out --keep, --workers"),
+        (("small", "--sets", 3), "say with --seeds how many"),
+    ):
+        output = cli("reproduce", *words)
+        assert output.status == 2
+        assert text in " ".join(output.stderr.split())
+    assert cli("reproduce", "exact-stochasticity", "--dry-run", "--json").json() == {"sets": 20, "seconds": None}
+    (tmp_path / "file").write_text("")
+    output = cli("reproduce", "small", "--out", "file")
+    assert output.status == 2
+    assert "is a file, not a folder" in output.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_damaged_earlier_results_are_no_reason_to_stop(cli):
+    Path("results").mkdir()
+    for runs in ([{"label": "beta 0.1"}], ["?"], 7):
+        storage.write_json("results/larger.json", {"schema": 1, "runs": runs})
+        plan = cli("reproduce", "small", "--keep", "--dry-run")
+        assert plan.status == 0, plan.stderr
+        assert "nothing is taken over from" in plan.stderr
+
+
+def test_why_nothing_can_be_drawn(cli):
+    run = run_here(small_jobs([0])[0])
+    (run.path / "summary.json").write_text('{"table": []}')
+    output = cli("reproduce", "small", "--no-run")
+    assert output.status == 1
+    assert "missing: beta 0.1, seed 0:" in output.stderr
+    assert "is damaged or of another version" in output.stderr
+
+
+def test_earlier_results_of_other_runs_are_set_aside(cli):
+    """Also where they have the same labels: with other settings they are other runs."""
+    assert cli("reproduce", "small", "--workers", 2).status == 0
+    results = storage.read_json("results/small.json")
+    results["runs"][0]["run"] = "mce-exact-gridworld-s0-01234567"
+    storage.write_json("results/small.json", results)
+    assert "has 1 runs that the new one lacks" in cli("reproduce", "small", "--no-run").stderr
+    assert storage.read_json("results/small.json.bak") == results
+
+
 def test_run_draw_and_skip(cli, tmp_path):
     plan = cli("reproduce", "small", "--dry-run", "--seeds", 2)
     assert plan.status == 0

@@ -21,6 +21,7 @@ from tacit.errors import UserError
 from tacit.forward import retrain
 from tacit.run import Run
 from tacit.sweep import Job, prepare
+from tacit.sweep_worker import DONE, work
 
 PLANE, STRANGE = "tacit-retrain/Plane-v0", "tacit-retrain/Strange-v0"
 FAST = {"rollout_steps": 512, "n_envs": 8, "batch_size": 128, "hidden": [16, 16], "lr": 1e-3, "eval_episodes": 16}
@@ -220,16 +221,18 @@ def test_the_folder_depends_on_the_cost_and_not_on_where_it_lies(tmp_path):
         prepare([Job("retrain", LINE, settings=settings)], tmp_path / "out")
 
 
-def test_a_cost_that_is_gone_or_has_changed(tmp_path):
-    source = source_run(tmp_path)
+def test_the_run_that_a_cost_comes_from_may_be_anywhere_and_go(tmp_path):
+    source = source_run(tmp_path / "elsewhere")
     settings = {**FAST, "total_steps": 512, "cost": str(source.path)}
-    run, _ = launch.start_run("retrain", LINE, settings=settings, out=str(tmp_path))
-    source.save_model("cost", *fence(at=(0.0,)).to_arrays())
-    with pytest.raises(UserError, match="has changed since"):
-        launch.execute(run, None)
+    assert work("retrain", LINE, str(tmp_path / "runs"), {"settings": settings}) == (DONE, "")
+    run, _ = launch.start_run("retrain", LINE, seed=1, settings=settings, out=str(tmp_path / "runs"))
     shutil.rmtree(source.path)
-    with pytest.raises(UserError, match="is not beside it"):
-        launch.execute(run, None)
+    launch.execute(run, None)
+    assert run.done
+    settled = {**settings, "cost": source.name, "sha256": run.config["config"]["sha256"]}
+    lost, _ = launch.start_run("retrain", LINE, seed=2, settings=settled, out=str(tmp_path / "runs"))
+    with pytest.raises(UserError, match="no copy of its cost: start it again"):
+        launch.execute(lost, None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Sweeps: workers that die, folders that others use, and the command."""
 
+import multiprocessing
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tacit import launch, storage, sweep, sweep_time, sweep_worker
 from tacit.errors import RunFailed
-from tacit.run import Run, in_use
+from tacit.run import Run, RunInUse, in_use
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
 from tacit.sweep_file import read
 from tacit.sweep_worker import BUSY, CRASHED, DONE, FAILED, WRONG, work
@@ -236,8 +237,8 @@ def test_a_run_that_somebody_else_is_writing_is_waited_for(monkeypatch):
 
 
 def test_two_sweeps_at_once():
-    """Both end with everything done, and no run was written by two."""
-    command = [sys.executable, "-m", "tacit", "sweep", "small.toml", "--workers", "2", "--json"]
+    """Both end with everything done, nothing had to be tried again, and no run was written by two."""
+    command = [sys.executable, "-m", "tacit", "sweep", "small.toml", "--workers", "2", "--retries", "0", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     sweeps = [subprocess.Popen(command, **pipes) for _ in range(2)]
     outputs = [process.communicate(timeout=120) for process in sweeps]
@@ -246,6 +247,50 @@ def test_two_sweeps_at_once():
         assert task.done
         iterations = [record["iteration"] for record in Run.open(task.path).metrics()]
         assert iterations == sorted(set(iterations))
+
+
+def start_many(barrier, out, failures):
+    """Start the same runs as another process does, at the same time, and enter each at once."""
+    for seed in range(40):
+        barrier.wait()
+        try:
+            with Run.start(out, algo="mce-exact", env=GRID, env_kwargs={}, seed=seed, config={}):
+                pass
+        except RunInUse:
+            pass
+        except Exception as error:
+            failures.put(repr(error))
+
+
+def test_two_processes_start_the_same_runs(tmp_path):
+    context = multiprocessing.get_context("fork")
+    barrier, failures = context.Barrier(2), context.Queue()
+    pair = [context.Process(target=start_many, args=(barrier, tmp_path / "many", failures)) for _ in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join(60)
+    assert failures.empty(), failures.get()
+    assert [process.exitcode for process in pair] == [0, 0]
+    for folder in (tmp_path / "many").iterdir():
+        assert Run.open(folder).read("provenance.json")["started"]
+        assert not list(folder.glob(".*tmp"))
+
+
+def test_a_folder_that_cannot_be_locked_stops_nobody_else():
+    tasks = prepare([grid_job(0), grid_job(1)], "runs")
+    (tasks[0].path / ".lock").mkdir(parents=True)  # cannot be opened as a file, whoever asks
+    run_tasks(tasks, workers=1)
+    assert [task.status for task in tasks] == ["failed", "done"]
+    assert "cannot write into the run folder" in tasks[0].message
+
+
+def test_what_a_worker_says_is_its_own(tmp_path):
+    log = tmp_path / "run.log"
+    log.write_text("[worker 7] is in use\n14 kkt 0.0\n[worker 8] wrong settings\n")
+    assert sweep._last_words(7, 75, log, 0) == "is in use"
+    assert sweep._last_words(8, 2, log, 0) == "wrong settings"
+    assert sweep._last_words(9, 1, log, 0) == "[worker 8] wrong settings"
 
 
 def test_a_run_from_before_a_setting_existed_counts(tmp_path):

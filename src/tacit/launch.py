@@ -127,7 +127,9 @@ def start_run(
         return _start_calibrated(out, settings, demos, held_out, command)
     path = place(out, settings)
     older = path.name != _name(settings)
-    return Run.open(path) if older else Run.start(out, **settings, command=command), demos
+    run = Run.open(path) if older else Run.start(out, **settings, command=command)
+    find(algo).bring(run, wanted.get("preset"), wanted.get("settings"))
+    return run, demos
 
 
 def _start_calibrated(

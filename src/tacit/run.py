@@ -92,21 +92,25 @@ class Run:
             "demos": None if demos is None else dict(demos),
         }
         path = Path(root) / run_name(settings)
-        if (path / "config.json").exists():
-            run = cls.open(path)
-            if _identity(run.config) != _identity(settings):
-                raise UserError(
-                    f"{path}/config.json was changed after the run had started; move that folder away and start again"
-                )
-            return run
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make the run folder {path}: {error.strerror}") from None
-        storage.write_json(path / "provenance.json", provenance(command))
-        # The configuration comes last: a folder that has one is complete enough to open.
-        storage.write_json(path / "config.json", settings)
-        return cls.open(path)
+        if not (path / "config.json").exists():
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(f"cannot make the run folder {path}: {error.strerror}") from None
+            lock = acquire(path / ".lock")
+            try:
+                if not (path / "config.json").exists():  # nobody was faster
+                    storage.write_json(path / "provenance.json", provenance(command))
+                    # The configuration comes last: a folder that has one is complete enough to open.
+                    storage.write_json(path / "config.json", settings)
+            finally:
+                release(path / ".lock", lock)
+        run = cls.open(path)
+        if _identity(run.config) != _identity(settings):
+            raise UserError(
+                f"{path}/config.json was changed after the run had started; move that folder away and start again"
+            )
+        return run
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:

@@ -31,7 +31,7 @@ from tacit.errors import UserError
 from tacit.launch import place, resolve, to_stderr
 from tacit.run import Run, in_use
 from tacit.sweep_time import in_words
-from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG
+from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG, last_words
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 POLL, PATIENCE = 0.1, 2.0
@@ -161,13 +161,16 @@ def run_tasks(
                 if len(running) >= crew.size:
                     break
                 waiting.remove(task)
-                if task.done:
-                    settle(task, "done")
-                elif who := in_use(task.path):
-                    wait_for_others(task, who)
-                else:
-                    task.attempts += 1
-                    running[crew.start(task)] = task
+                try:
+                    if task.done:
+                        settle(task, "done")
+                    elif who := in_use(task.path):
+                        wait_for_others(task, who)
+                    else:
+                        task.attempts += 1
+                        running[crew.start(task)] = task
+                except UserError as error:  # a folder of another user: the other jobs go on
+                    settle(task, "failed", str(error))
             sleep(POLL)
             for handle, (status, text) in crew.ended(list(running)):
                 task = running.pop(handle)
@@ -280,7 +283,7 @@ class LocalCrew:
                 continue
             log, size = self._processes.pop(process)
             _pipe(process).close()
-            yield process, (status, _last_words(status, log, size))
+            yield process, (status, _last_words(process.pid, status, log, size))
 
 
 def _pipe(process: subprocess.Popen[bytes]) -> BinaryIO:
@@ -288,13 +291,15 @@ def _pipe(process: subprocess.Popen[bytes]) -> BinaryIO:
     return process.stdin  # type: ignore[return-value]
 
 
-def _last_words(status: int, log: Path, start: int) -> str:
-    """The last line that a worker wrote, or what killed it."""
+def _last_words(pid: int, status: int, log: Path, start: int) -> str:
+    """What a worker said at its end, the last line of its log if it said nothing, or what killed it."""
     if status < 0:
         name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
         memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
         return f"the worker was killed ({name}{memory}); its output is in {log}"
     with open(log, "rb") as file:
         file.seek(start)
-        lines = file.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), f"the worker ended with status {status}")
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    # Workers of two sweeps may write into the same log.
+    own = [line.removeprefix(last_words(pid)) for line in lines if line.startswith(last_words(pid))]
+    return next(reversed([*lines, *own]), f"the worker ended with status {status}")

@@ -6,6 +6,7 @@ folders as always, so Ray's own retries and its object store are not used.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ class RayCrew:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UserError(f"there is no Ray cluster at {address}: {_first_line(error)}") from None
         # One processor each; the run folder knows where to go on, so that Ray need not try again by itself.
-        self._work = ray.remote(num_cpus=1, max_retries=0)(work)
+        self._work = ray.remote(num_cpus=1, max_retries=0)(work_in)
 
     def __enter__(self) -> RayCrew:
         self._running: set[Any] = set()
@@ -59,7 +60,9 @@ class RayCrew:
         return max(1, self._workers or int(self._ray.cluster_resources().get("CPU", 1)))
 
     def start(self, task: Task) -> Any:
-        handle = self._work.remote(task.job.algo, task.job.env, str(task.path.parent), task.job.wanted)
+        handle = self._work.remote(
+            os.getcwd(), task.job.algo, task.job.env, str(task.path.parent), dict(task.job.wanted)
+        )
         self._running.add(handle)
         return handle
 
@@ -73,6 +76,13 @@ class RayCrew:
                 yield handle, self._ray.get(handle)
             except self._ray.exceptions.RayError as error:
                 yield handle, (CRASHED, f"the worker died: {_first_line(error)}")
+
+
+def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, str]:
+    """`work` where the sweep was started: files in jobs are relative to that, and a cluster has a folder of its own."""
+    if os.path.isdir(folder):
+        os.chdir(folder)
+    return work(algo, env, out, wanted)
 
 
 def knock(address: str) -> None:

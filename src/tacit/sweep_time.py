@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -31,12 +31,19 @@ def record_of(run: Run) -> dict[str, Any]:
         "env": run.config["env"],
         "seed": run.config["seed"],
         "steps": run.config["config"].get("total_steps"),
+        "settings": settings_of(run.config["algo"], run.config["env"], run.config["config"]),
         # The time between an interruption and going on is nobody's work.
         "seconds": None if made.get("resumed") else (ended - began).total_seconds(),
         "finished": made["finished"],
         "commit": made.get("commit"),
         "versions": made.get("versions"),
     }
+
+
+def settings_of(algo: str, env: str, config: Mapping[str, Any]) -> str:
+    """A short name of what a run was told, but for its seed and for the files that it learned from."""
+    told = {key: value for key, value in config.items() if key not in ("cost", "sha256")}
+    return storage.sha256_of_bytes(storage.to_json([algo, env, told], sort_keys=True).encode())[:16]
 
 
 def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results") -> Pace:
@@ -52,7 +59,8 @@ def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results
             content = storage.read_json(file)
         except UserError:
             continue
-        runs = content.get("runs") if isinstance(content, dict) else None
+        # What is only tried out takes its time to start, not to run.
+        runs = content.get("runs") if isinstance(content, dict) and not content.get("quick") else None
         records += runs if isinstance(runs, list) else []
     found = defaultdict(list)
     for record in records:

@@ -1,8 +1,9 @@
 """One job in a process of its own: `python -m tacit.sweep_worker`, told on standard input what to do.
 
-The first line of standard input is JSON, {"job": ..., "out": ...}. The exit status says how it went; what there is to
-say about it is the last line of the output. The parent keeps the pipe open: when it dies, however it dies, the worker
-ends too. It may be killed at any moment, and the next one goes on from the run folder's newest checkpoint.
+The first line of standard input is JSON, the arguments of `work`. The exit status says how it went; what there is to
+say about it is a line of the output that begins with `last_words`. The parent keeps the pipe open: when it dies,
+however it dies, the worker ends too. It may be killed at any moment, and the next one goes on from the run folder's
+newest checkpoint.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ def work(algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, st
     return DONE, ""
 
 
+def last_words(pid: int) -> str:
+    """How the line begins with which a worker ends."""
+    return f"[worker {pid}] "
+
+
 def main() -> None:
     task = storage.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     status, text = work(**task)
-    print(" ".join(text.split()), flush=True)
+    if text:
+        print(last_words(os.getpid()) + " ".join(text.split()), flush=True)
     sys.exit(status)
 
 

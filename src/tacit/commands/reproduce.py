@@ -94,23 +94,29 @@ def main(args: list[str]) -> Any:
         base = Path(out) / (f"{name}-quick" if quick else name)
         record = provenance(shlex.join(["tacit", "reproduce", *args]))
         results: Any
+        if not dry_run:
+            _check_folder(Path(out))
         if redraw:
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
+            if sets is not None:
+                raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
             kept = experiments.earlier(name, Path(out)) if keep and not quick else {}
             numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
-            numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run)
+            idle = {"--no-run": no_run, "--keep": keep, "--ray": ray is not None, "--workers": workers is not None}
+            if any(idle.values()):
+                options = ", ".join(option for option, given in idle.items() if given)
+                raise UserError(f"{name} is not made of runs, it is measured in one go: leave out {options}")
+            numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run, json)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, **numbers}
         if results is None:
             return
-        if redraw:
-            text, picture = experiments.redraw(module, results, f"{base}.json")
-        else:
+        if not redraw:
             _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
             storage.write_json(f"{base}.json", results)  # before drawing, which is easy to repeat
-            text, picture = experiments.draw(module, results)
+        text, picture = experiments.redraw(module, results, f"{base}.json")
         storage.atomic_write_text(f"{base}.md", text)
         storage.atomic_write_bytes(f"{base}.png", picture)
         missing = results.get("missing") or []
@@ -119,12 +125,32 @@ def main(args: list[str]) -> Any:
             print_json({"name": name, "files": files, "runs": len(results.get("runs", [])), "missing": missing})
         else:
             print("  ".join(files))
-        for lost in missing:
-            to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
+        _say_missing(missing)
         if missing and not (no_run or redraw):
             raise RunFailed(f"{len(missing)} runs did not finish; table and figure show the others")
 
     return call(reproduce, "reproduce", __doc__, args)
+
+
+def _check_folder(out: Path) -> None:
+    """UserError where no results could be written: better before the runs than after them."""
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise UserError(f"--out {out}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"--out {out}: nothing can be written into {there}")
+
+
+def _say_missing(missing: Sequence[Mapping[str, Any]]) -> None:
+    for lost in missing:
+        to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
+
+
+def _once(tasks: Sequence[Task]) -> list[Task]:
+    """Without those that are the same run; what has no name yet is itself."""
+    from tacit.reproduce import can_run
+
+    return list({(task.path if can_run(task) else id(task)): task for task in tasks}.values())
 
 
 def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
@@ -133,18 +159,23 @@ def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
         return
     try:
         earlier = storage.read_json(file)
-        runs = {(run["label"], run["seed"]) for run in earlier.get("runs", [])}
-        lost = len(runs - {(run["label"], run["seed"]) for run in results.get("runs", [])})
+        lost = len(_names(earlier) - _names(results))
         why = f"has {lost} runs that the new one lacks" if lost else ""
-        if earlier["schema"] != results["schema"]:
+        if (earlier.get("sets") or 0) > (results.get("sets") or 0):
+            why, advice = f"has {earlier['sets']} sets, the new one {results.get('sets')}", ""
+        if earlier.get("schema", results["schema"]) != results["schema"]:
             why = f"is of another version (schema {earlier['schema']})"
     except (UserError, AttributeError, KeyError, TypeError):
-        why = "cannot be read"
+        why, advice = "cannot be read", ""
     if why:
         names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
         kept = next(name for name in names if not name.exists())
         os.replace(file, kept)
         to_stderr(f"the earlier {file} {why}: it is now {kept}{advice}")
+
+
+def _names(results: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    return {(run["label"], run["seed"], run.get("run")) for run in results.get("runs", [])}
 
 
 def _from_runs(
@@ -170,17 +201,17 @@ def _from_runs(
         knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
 
-    def to_do(tasks: Sequence[Task]) -> Sequence[Task]:
-        return [task for task in tasks if task.done or not experiments.kept_for(task, kept)]
+    before, tasks = experiments.plan(module, chosen, quick, runs, False, kept)
+    taken = experiments.taken_over(tasks, kept)  # once: what is run for others may change the names of what follows
 
-    before, tasks = experiments.plan(module, chosen, quick, runs, making=False)
-    if not to_do(tasks):
-        before = []
+    def to_do(tasks: Sequence[Task]) -> list[Task]:
+        return [task for task in tasks if (task.job.label, task.job.seed) not in taken]
+
     crew = workers or (usable_cpus() if ray is None else None)
     known = pace(runs, out)
-    wanted = [*before, *to_do(tasks)]
-    if len(wanted) < len(before) + len(tasks):
-        to_stderr(f"{len(before) + len(tasks) - len(wanted)} runs are taken over from earlier results")
+    wanted = _once([*before, *to_do(tasks)])
+    if taken:
+        to_stderr(f"{len(taken)} runs are taken over from earlier results")
     to_stderr(forecast(wanted, crew, known))
     if dry_run:
         if json:
@@ -190,27 +221,31 @@ def _from_runs(
         try:
             if before:
                 run_tasks(before, workers=workers, ray=ray)
-                tasks = experiments.plan(module, chosen, quick, runs, making=True)[1]
+                tasks = experiments.plan(module, chosen, quick, runs, True, kept)[1]
             run_tasks([task for task in to_do(tasks) if experiments.can_run(task)], workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
-    found = experiments.gather(module, tasks, kept)
+    found = experiments.gather(module, tasks, taken)
     if not found["runs"]:
+        _say_missing(found["missing"])
         raise RunFailed(f"none of the {len(tasks)} runs is finished in {runs}: there is nothing to draw")
     return found
 
 
-def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool) -> dict[str, Any] | None:
+def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool, json: bool) -> dict[str, Any] | None:
     """The numbers of an experiment that needs nothing but this process."""
     from tacit.progress import live
     from tacit.sweep_time import in_words
 
     try:
-        time = f"about {in_words(module.seconds(storage.read_json(f'{base}.json')) * sets)}"
+        seconds = float(module.seconds(storage.read_json(f"{base}.json")) * sets)
+        time = f"about {in_words(seconds)}"
     except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
-        time = "an unknown time (no earlier results to judge by)"
+        seconds, time = None, "an unknown time (no earlier results to judge by)"
     to_stderr(f"{sets} sets: {time}")
     if dry_run:
+        if json:
+            print_json({"sets": sets, "seconds": seconds})
         return None
     with live(name) as update:
         return dict(module.measure(sets, update))

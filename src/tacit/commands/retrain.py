@@ -21,9 +21,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tacit.commands import RunPath, call, key_values, open_run
-from tacit.commands.environment import check_env, resolve_env
+from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
-from tacit.inverse.registry import find
 from tacit.launch import execute, start_run
 from tacit.run import Run
 from tacit.sinks import names_of, observed
@@ -86,26 +85,19 @@ def train_on(
     json: bool,
 ) -> None:
     """Freeze, train, show; what cannot work is said before anything is written."""
-    from tacit.forward import retrain as frozen
-
     sinks = names_of(log)
-    given = resolve_env(env, dict(env_kwargs))
-    named = {**settings, "cost": source.path.absolute().name, "sha256": frozen.fingerprint(source, settings["which"])}
-    cost, _, demos = frozen.prepare(source, env, given, find("retrain").config(env, None, named))
     seed = source.config["seed"] + OTHER_SEED if seed is None else seed
     there = ["--to", env] if verb == "transfer" else []
     said = [f"{key}={value}" for key, value in settings.items()]
     run, _ = start_run(
         "retrain",
         env,
-        env_kwargs=given,
+        env_kwargs=env_kwargs,
         seed=seed,
-        settings=named,
+        settings={**settings, "cost": str(source.path)},
         out=out,
         command=shlex.join(["tacit", verb, str(source.path), *there, "--seed", str(seed), "--set", *said]),
     )
-    if not run.done:
-        frozen.put(run, cost, demos)
     with observed(run, sinks):
         summary = execute(run, None)
     show(run, summary, json)

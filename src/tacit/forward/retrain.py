@@ -205,33 +205,30 @@ def fingerprint(source: Run, which: str) -> str:
     return storage.sha256_of_bytes(storage.to_json(about, sort_keys=True).encode())
 
 
-def put(run: Run, cost: Cost, demos: Demonstrations | None) -> None:
-    """The run folder's own copy."""
+def bring(run: Run, config: Config) -> None:
+    """The run folder's own copy of the cost, which the settings no longer say where to find."""
     from tacit.demos import save
-
-    if demos is not None and not (run.path / "demos.npz").exists():
-        save(demos, run.path / "demos.npz")
-    run.save_model(MODEL, *cost.to_arrays())
-
-
-def frozen(run: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> tuple[Cost, Charge]:
-    """The cost of this run folder, and what is charged; fetched from the folder beside it if it is not there yet."""
     from tacit.run import Run
 
-    if not (run.path / "model" / f"{MODEL}.safetensors").exists():
-        beside = run.path.parent / config.cost
-        if not (beside / "config.json").exists():
-            raise UserError(
-                f"{run.path} has no copy of its cost yet, and {config.cost} is not beside it: start it again with the "
-                "command that it was started with"
-            )
-        source = Run.open(beside)
-        if fingerprint(source, config.which) != config.sha256:
-            raise UserError(f"the {config.which} of {beside} has changed since {run.path} was started: start it again")
-        cost, _, demos = prepare(source, env_id, env_kwargs, config)
-        put(run, cost, demos)
+    if _copy_of(run).exists() or config.sha256:
+        return
+    cost, _, demos = prepare(Run.open(config.cost), run.config["env"], run.config["env_kwargs"], config)
+    with run:
+        if demos is not None:
+            save(demos, run.path / "demos.npz")
+        run.save_model(MODEL, *cost.to_arrays())  # last: where it is, all is there
+
+
+def frozen(run: Run) -> tuple[Cost, Charge]:
+    """The cost of this run folder, and what is charged."""
+    if not _copy_of(run).exists():
+        raise UserError(f"{run.path} has no copy of its cost: start it again with the command that it was started with")
     cost = load_cost(run, MODEL)
     return cost, Charge(**cost.card["frozen"]["charge"])
+
+
+def _copy_of(run: Run) -> Path:
+    return run.path / "model" / f"{MODEL}.safetensors"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -266,7 +263,7 @@ def run(
     """Train and evaluate; continues from the newest checkpoint if there is one."""
     from tacit.demos import load
 
-    cost, charge = frozen(run, env_id, env_kwargs, config)
+    cost, charge = frozen(run)
     charged = charge.of(cost)
     settings = replace(config, budget=max(0.0, charge.budget)) if charge.kind == "budget" else config
     reference = references.Reference(

@@ -6,6 +6,7 @@ run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 check_demonstrations(env_id, env_kwargs, config, demos)           optional: the same, of settings and demonstrations
 settle(config) -> config                                          optional: as the run folder keeps it, after the check
+bring(run, config)                                                optional: copies of files that only the settings name
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tacit import presets
 from tacit.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from tacit.run import Run
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,12 @@ class Algorithm:
         """The settings as the run folder keeps them: files by their content, not by where they lie."""
         settle = getattr(self.load(), "settle", None)
         return config if settle is None else settle(config)
+
+    def bring(self, run: Run, preset: str | None, settings: Mapping[str, Any] | None) -> None:
+        """Copy what the settings point to into the run folder, for an algorithm that wants that."""
+        bring = getattr(self.load(), "bring", None)
+        if bring is not None:
+            bring(run, self.config(run.config["env"], preset, settings))
 
 
 ALGORITHMS = {

@@ -17,7 +17,7 @@ collect(job, run) -> dict                the numbers of one finished run folder
 and, where runs need what other runs make (demonstrations of an expert in another world, a cost to transfer),
 
 first(seeds, quick) -> list[Job]         those other runs; they are finished before the rest begins
-make(tasks)                              optional: files that are made of those, once they are there
+make(tasks, quick)                       optional: files that are made of those, once they are there
 jobs(seeds, quick, made) -> list[Job]    `made` are the finished ones of them; a job whose files do not exist is missing
 
 Experiments that are made of the same parts are objects (`experiment.Experiment`) with the same names, in `grid` and
@@ -94,29 +94,42 @@ def find(name: str) -> Any:
     return import_module(f"tacit.reproduce.{name.replace('-', '_')}")
 
 
-def plan(module: Any, seeds: list[int], quick: bool, runs: str, making: bool) -> tuple[list[Task], list[Task]]:
+def plan(
+    module: Any, seeds: list[int], quick: bool, runs: str, making: bool, kept: Kept | None = None
+) -> tuple[list[Task], list[Task]]:
     """(runs that others need, the runs of the experiment). With `making`, files that are made of the first are made.
 
-    A run that needs what is not there, or cannot use it, is a task that `can_run` says no of, with the reason.
+    A run that needs what is not there, or cannot use it, is a task that `can_run` says no of, with the reason. Of the
+    first, those of seeds are left out of which everything is finished or `kept`.
     """
     from tacit.sweep import prepare
 
     if getattr(module, "first", None) is None:
         return [], _all_of(module.jobs(seeds, quick), runs)
-    before = prepare(module.first(seeds, quick), runs)
-    made = [task for task in before if task.done]
-    if making and made and getattr(module, "make", None) is not None:
-        module.make(made)
-    tasks = []
-    for job in module.jobs(seeds, quick, made):
-        if not all(os.path.exists(file) for file in _needed(job)):
-            tasks.append(_postponed(job, "what it learns from is not there"))
-            continue
-        try:
-            tasks += prepare([job], runs)
-        except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
-            tasks.append(_postponed(job, str(error)))
-    return before, tasks
+    before: dict[Path, Task] = {}
+    tasks: list[Task] = []
+    for seed in seeds:
+        needed = prepare(module.first([seed], quick), runs)
+        made = [task for task in needed if task.done]
+        if making and made and getattr(module, "make", None) is not None:
+            module.make(made, quick)
+        own = [_task(job, runs) for job in module.jobs([seed], quick, made)]
+        if not all(task.done or kept_for(task, kept or {}) for task in own):
+            before |= {task.path: task for task in needed}
+        tasks += own
+    return list(before.values()), tasks
+
+
+def _task(job: Job, runs: str) -> Task:
+    """Prepared, or postponed with the reason."""
+    from tacit.sweep import prepare
+
+    if not all(os.path.exists(file) for file in _needed(job)):
+        return _postponed(job, "what it learns from is not there")
+    try:
+        return prepare([job], runs)[0]
+    except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
+        return _postponed(job, str(error))
 
 
 def can_run(task: Task) -> bool:
@@ -131,11 +144,17 @@ def _needed(job: Job) -> list[str]:
 
 
 def _postponed(job: Job, reason: str) -> Task:
-    from tacit.inverse.registry import find as algorithm
     from tacit.sweep import Task
 
-    steps = getattr(algorithm(job.algo).config(job.env, job.preset, job.settings), "total_steps", None)
-    return Task(job, NOWHERE, steps, status="failed", message=reason)
+    return Task(job, NOWHERE, _config(job).get("total_steps"), status="failed", message=reason)
+
+
+def _config(job: Job) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from tacit.inverse.registry import find as algorithm
+
+    return asdict(algorithm(job.algo).config(job.env, job.preset, job.settings))
 
 
 def _all_of(jobs: list[Job], runs: str) -> list[Task]:
@@ -150,6 +169,8 @@ def _all_of(jobs: list[Job], runs: str) -> list[Task]:
 
 Kept = dict[str | tuple[str, int], dict[str, Any]]
 """Records of earlier results by the name of the run; those of the experiment itself also by label and seed."""
+Taken = dict[tuple[str, int], dict[str, Any]]
+"""Those that stand for runs which are not here, by label and seed."""
 
 
 def earlier(name: str, out: Path) -> Kept:
@@ -173,26 +194,49 @@ def earlier(name: str, out: Path) -> Kept:
                 raise
             to_stderr(f"nothing is taken over from there: {error}")
             continue
-        if isinstance(results, dict) and results.get("schema") == SCHEMA:
+        if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+            continue
+        try:
             for record in results.get("runs", []):
                 known = kept.get(record["run"], {})
                 if record.get("finished", "") >= known.get("finished", ""):
                     kept[record["run"]] = record
                 if other == name:
                     kept[record["label"], record["seed"]] = record
+        except (KeyError, TypeError, AttributeError) as error:
+            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {error!r}")
     return kept
 
 
 def kept_for(task: Task, kept: Kept) -> dict[str, Any] | None:
-    """The earlier record of a task: of a run with the same settings, whose folder may be on another machine."""
+    """The earlier record of a task: of a run with the same settings, whose folder may be on another machine.
+
+    What a task learns from may not be here either. Then it has no name yet, and is known by its label, seed and other
+    settings (`sweep_time.settings_of`; older records have only their number of steps).
+    """
+    from tacit.sweep_time import settings_of
+
     record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
-    return None if record is None else {**record, "label": task.job.label}
+    if record is None:
+        return None
+    if task.path == NOWHERE:
+        config = _config(task.job)
+        same = settings_of(task.job.algo, task.job.env, config)
+        if record.get("settings", same) != same or record["steps"] != config.get("total_steps"):
+            return None
+    return {**record, "label": task.job.label}
 
 
-def gather(module: Any, tasks: Iterable[Task], kept: Kept | None = None) -> dict[str, Any]:
+def taken_over(tasks: Iterable[Task], kept: Kept) -> Taken:
+    """The earlier records of those tasks that are not finished here."""
+    found = {(task.job.label, task.job.seed): kept_for(task, kept) for task in tasks if not task.done}
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def gather(module: Any, tasks: Iterable[Task], taken: Taken | None = None) -> dict[str, Any]:
     """{"runs": one record for every finished run, "missing": what is not there, with the reason}.
 
-    `kept` are earlier records, for runs that are not here.
+    `taken` are earlier records, for runs that are not here.
     """
     from tacit.run import Run
     from tacit.sweep_time import record_of
@@ -205,9 +249,9 @@ def gather(module: Any, tasks: Iterable[Task], kept: Kept | None = None) -> dict
                 run = Run.open(task.path)
                 runs.append({"label": task.job.label, **record_of(run), **module.collect(task.job, run)})
                 continue
-            except (UserError, KeyError, TypeError, ValueError) as error:
+            except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
                 reason = f"{task.path} is damaged or of another version: {error!r}"
-        elif record := kept_for(task, kept or {}):
+        elif record := (taken or {}).get((task.job.label, task.job.seed)):
             runs.append(record)
             continue
         missing.append({"label": task.job.label, "seed": task.job.seed, "run": task.path.name, "reason": reason})
@@ -256,7 +300,7 @@ def seeds_of(text: str | None, default: Sequence[int]) -> list[int]:
     if text is None:
         return list(default)
     try:
-        numbers = [int(part) for part in text.removesuffix(",").split(",")]
+        numbers = list(dict.fromkeys(int(part) for part in text.removesuffix(",").split(",")))
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 0:

@@ -7,6 +7,7 @@ runs, and nothing is trained twice. (Not an experiment itself.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -260,8 +261,8 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
         return ["-"] * (len(HEAD) - 1)
     value = {key: np.array([run[agent].get(key, np.nan) for run in runs]) for key in (*METRICS, "count", "n")}
     stopped = value["terminated_return"]
-    broken, episodes = int(value["count"].sum()), int(value["n"].sum())
-    bound = clopper_pearson(broken, episodes, side="upper").high
+    broken, episodes = int(np.nansum(value["count"])), int(np.nansum(value["n"]))
+    bound = clopper_pearson(broken, episodes, side="upper").high if episodes else math.nan
     ratio = [own / other for own, other in zip(stopped, map(shown, runs), strict=True) if other]
     timed = [run["seconds"] for run in runs if run.get("seconds")]
     return [
@@ -272,10 +273,10 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
         with_error(value["feasible_return"]),
         _percent(value["violation_rate_step"]),
         _percent(value["violation_rate_terminated"]),
-        f"{broken} of {episodes} ({100 * bound:.1f} %)",
+        f"{broken} of {episodes} ({100 * bound:.1f} %)" if episodes else "-",
         _percent(value["initial_violation_rate"]),
         ", ".join(
-            f"{short(x, x)} ({int(k)}){FREE if charges_nothing(run) else ''}"
+            f"{short(x, x)}{f' ({k:.0f})' if np.isfinite(k) else ''}{FREE if charges_nothing(run) else ''}"
             for run, x, k in zip(runs, stopped, value["count"], strict=True)
         ),
         f"{np.mean(ratio):.2f}" if ratio else "-",
@@ -361,10 +362,10 @@ PROFILE = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def _scores(results: Mapping[str, Any], groups: Sequence[str], row: str) -> np.ndarray | None:
-    """(seeds, groups), as many seeds as all groups have; None where a group has none."""
+    """(seeds, groups) of the seeds that all groups have; None where there are none."""
     columns = []
     for group in groups:
         runs = [run for run in runs_of(results, group, row) if "stochastic" in run and shown(run)]
-        columns.append([run["stochastic"]["terminated_return"] / (shown(run) or np.nan) for run in runs])
-    seeds = min(map(len, columns), default=0)
-    return np.array([column[:seeds] for column in columns]).T if seeds else None
+        columns.append({run["seed"]: run["stochastic"]["terminated_return"] / (shown(run) or np.nan) for run in runs})
+    seeds = sorted(set.intersection(*map(set, columns))) if columns else []
+    return np.array([[column[seed] for column in columns] for seed in seeds]) if seeds else None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit import storage
 from tacit.errors import RunFailed
 from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import Row
@@ -85,25 +86,28 @@ def first(seeds: list[int], quick: bool = False) -> list[Job]:
     return [compare.job(robot, "ppo", Row("ppo"), env_of(robot), seed, quick) for robot in ROBOTS for seed in violators]
 
 
-def by_robot(tasks: list[Task]) -> dict[str, list[Task]]:
+def by_robot(tasks: list[Task], quick: bool) -> dict[str, list[Task]]:
+    """Those who violate, of robots where they are all there: a mixture of some of them would be another experiment."""
     found: dict[str, list[Task]] = {}
     for task in tasks:
         found.setdefault(task.job.label.partition(":")[0], []).append(task)
-    return found
+    return {robot: made for robot, made in found.items() if len(made) == (1 if quick else len(VIOLATORS))}
 
 
 def mixed_file(tasks: list[Task], share: float) -> Path:
-    """Where the mixed demonstrations are, beside the run folders; named after the runs that violate."""
-    names = "+".join([tasks[0].path.name, *(task.path.name.rpartition("-")[2] for task in tasks[1:])])
-    return tasks[0].path.parent / "demonstrations" / f"{names}-{100 * share:g}.npz"
+    """Where the mixed demonstrations are, beside the run folders; named after the policies that violate."""
+    policies = [storage.sha256_of_file(task.path / "model" / "policy.safetensors") for task in tasks]
+    digest = storage.sha256_of_bytes("".join([clean(tasks[0].job.env).sha256, *policies]).encode())[:8]
+    robot = tasks[0].job.label.partition(":")[0].lower()
+    return tasks[0].path.parent / "demonstrations" / f"{robot}-{digest}-{100 * share:g}.npz"
 
 
-def make(tasks: list[Task]) -> None:
+def make(tasks: list[Task], quick: bool = False) -> None:
     """Write the mixed demonstrations that are not there yet; what cannot be had is said, and the rest made."""
     from tacit.demos import save
     from tacit.launch import to_stderr
 
-    for violators in by_robot(tasks).values():
+    for violators in by_robot(tasks, quick).values():
         files = {share: mixed_file(violators, share) for share in SHARES}
         wanted = {share: file for share, file in files.items() if not file.exists()}
         bad = violating(violators) if wanted else []
@@ -166,7 +170,7 @@ def _violating(task: Task) -> list[Trajectory]:
 
 def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
     """One run a seed, robot, share and method; `made` are those who violate."""
-    violators = by_robot(made or [])
+    violators = by_robot(made or [], quick)
     wanted = []
     for seed in seeds:
         for robot in ROBOTS:

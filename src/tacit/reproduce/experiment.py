@@ -23,4 +23,4 @@ class Experiment:
     table: Callable[[Results], str]
     figure: Callable[[Results], bytes]
     first: Callable[[list[int], bool], list[Job]] | None = None
-    make: Callable[[list[Task]], None] | None = None
+    make: Callable[[list[Task], bool], None] | None = None

@@ -133,6 +133,7 @@ def number(column: str, scale: float = 1.0) -> compare_plots.Numbers:
 def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
     """One table a number: rows are methods, columns are slips; mean ± standard error over seeds."""
     groups, parts = groups_in(results, list(GROUPS)), []
+    most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
     for column, title in COLUMNS.items():
         scale = 100.0 if column == "violation_rate_step" else 1.0
         lines = [f"**{title}**", "", "| | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
@@ -141,19 +142,19 @@ def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
             cells = [f"{scale * expert[column]:.3f}" if column in expert else "-" for expert in experts]
             lines.append("| expert | " + " | ".join(cells) + " |")
         for row in rows_in(results, rows):
-            cells = [_cell(runs_of(results, group, row), number(column, scale)) for group in groups]
+            cells = [_cell(runs_of(results, group, row), number(column, scale), most) for group in groups]
             lines.append(f"| {row} | " + " | ".join(cells) + " |")
         parts.append("\n".join(lines))
-    most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
     note = f"Mean ± standard error over {most} seeds (fewer where n says so); computed from the policies, not sampled."
     return "\n\n".join([*parts, note]) + "\n"
 
 
-def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers) -> str:
+def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers, most: int) -> str:
+    """Mean ± standard error, with the number of seeds where it is not `most`."""
     known = np.array([value for value in map(of, runs) if value is not None])
     if not len(known):
         return "-"
-    few = f" n={len(known)}" if len(known) < len(SEEDS) else ""
+    few = f" n={len(known)}" if len(known) < most else ""
     return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else "") + few
 
 
