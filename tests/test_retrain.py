@@ -24,6 +24,7 @@ from tacit.sweep import Job, prepare
 from tacit.sweep_worker import DONE, work
 
 PLANE, STRANGE = "tacit-retrain/Plane-v0", "tacit-retrain/Strange-v0"
+NAMELESS, OTHER_NAMELESS = "tacit-retrain/Nameless-v0", "tacit-retrain/OtherNameless-v0"
 FAST = {"rollout_steps": 512, "n_envs": 8, "batch_size": 128, "hidden": [16, 16], "lr": 1e-3, "eval_episodes": 16}
 FAST |= {"checkpoint_every": 3, "lr_adaptive": False, "target_kl": 0.05}
 FREE = ["multiplier=fixed", "multiplier_init=0"]
@@ -52,8 +53,14 @@ class Strange(Plane):
     feature_names = ("a", "b")
 
 
+class Nameless(Line):
+    feature_names = None
+
+
 gym.register(PLANE, entry_point=Plane)
 gym.register(STRANGE, entry_point=Strange)
+gym.register(NAMELESS, entry_point=Nameless)
+gym.register(OTHER_NAMELESS, entry_point=Nameless)
 
 
 def fence(names: tuple[str, ...] = ("x",), at: tuple[float, ...] = (-0.9,), **fields: Any) -> LearnedCost:
@@ -219,6 +226,17 @@ def test_the_folder_depends_on_the_cost_and_not_on_where_it_lies(tmp_path):
     assert len(prepare(jobs, tmp_path / "out")) == 2
     with pytest.raises(UserError, match="where does the cost come from"):
         prepare([Job("retrain", LINE, settings=settings)], tmp_path / "out")
+
+
+def test_numbers_are_no_names(tmp_path, capsys):
+    """Of two environments without names, the first entry of one is not that of the other."""
+    source = source_run(tmp_path, fence(names=("obs[0]",)), env=NAMELESS)
+    assert main(["transfer", str(source.path), "--to", OTHER_NAMELESS, "--out", str(tmp_path / "out")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "does not name its features: obs[0] may be something else" in said
+    assert "`feature_names`" in said
+    config = retrain.Config(cost=str(source.path))
+    retrain.prepare(source, NAMELESS, {}, config)  # where it was learned it is the same
 
 
 def test_the_run_that_a_cost_comes_from_may_be_anywhere_and_go(tmp_path):

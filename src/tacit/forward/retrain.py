@@ -170,20 +170,26 @@ def prepare(
     source: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config
 ) -> tuple[Cost, Charge, Demonstrations | None]:
     """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
-    from tacit.inverse.samples import names_of
+    from tacit.inverse import samples
 
     if not source.done:
         raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         face = interface_of(env, scaled=config.scale_actions)
-        names = names_of(env, face)
+        names = samples.names_of(env, face)
     finally:
         env.close()
     whole = load_cost(source, config.which)
     if isinstance(whole, TableCost) and face.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
     part = fit(whole, names, face.act_size, config.shared, env_id)
+    made_up = [name for name in part.names if samples.MADE_UP.fullmatch(name)]
+    if made_up and source.config["env"].rpartition(":")[2] != env_id.rpartition(":")[2]:
+        raise UserError(
+            f"{source.config['env']} does not name its features: {made_up[0]} may be something else in {env_id}. Give "
+            "both environments an attribute `feature_names`, and learn the cost again"
+        )
     charge = charge_of(part, source, config.charge, config.free)
     same = source.config["env"] == env_id and source.config["env_kwargs"] == dict(env_kwargs)
     about = {

@@ -9,6 +9,7 @@ A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,8 +115,12 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 # Inputs
 
 
+MADE_UP = re.compile(r"(obs|state)\[\d+\]")
+"""Names of entries that have none: of two environments they need not mean the same."""
+
+
 def names_of(env: VectorEnv, face: Interface) -> tuple[str, ...]:
-    """Names of the encoded observation's entries."""
+    """Names of the encoded observation's entries; MADE_UP ones where the environment gives none."""
     names = feature_names(env)
     if face.n_states:
         return tuple(f"state[{i}]" for i in range(face.n_states))
