@@ -115,7 +115,7 @@ def test_table_shows_every_seed_and_what_is_missing():
     row = next(line for line in text.splitlines() if line.startswith("| Pendulum"))
     assert "89.0 (0), 91.0 (2)" in row
     assert "2 of 200" in row
-    assert "90.0 ± 1.4" in row
+    assert "90.0 ± 1.0" in row
     assert "0.90" in row  # over demonstrations
     assert "| Ant | - |" in text
     assert "none, x < -1" in text

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.reproduce.deep_runs import QUICK
 from tacit.reproduce.highway_runs import accepted
 from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
-from tacit.reproduce.table_experts import short
+from tacit.reproduce.table_experts import error, short, with_error
 
 if TYPE_CHECKING:
     from tacit.stats import Interval
@@ -300,16 +300,6 @@ def _percent(shares: np.ndarray) -> str:
         return "-"
     spread = f" ± {100 * error(shares):.3f}" if len(shares) > 1 else ""
     return f"{100 * shares.mean():.3f}{spread} %"
-
-
-def error(values: np.ndarray) -> float:
-    """Standard error of the mean; 0 of a single run, about which nothing is known."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def with_error(values: np.ndarray) -> str:
-    mean = float(values.mean())
-    return short(mean, mean) + (f" ± {short(error(values), mean)}" if len(values) > 1 else "")
 
 
 def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], ours: str = "mce") -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
-from tacit.reproduce.table_experts import short, with_spread
+from tacit.reproduce.table_experts import short, with_error
 
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
 PAPER = {"Ant": (7338, 0.0), "HalfCheetah": (4085, 0.0), "Swimmer": (257, 0.002), "Walker": (1858, 0.0)}
@@ -51,7 +51,7 @@ def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str
 def _note(results: Mapping[str, Any]) -> str:
     episodes = sorted({int(run[agent]["n"]) for run in results["runs"] for agent in AGENTS})
     return (
-        f"Mean ± standard deviation over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
+        f"Mean ± standard error over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
         "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
         "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one. "
         "Everything tried is about as many steps of the nominal agent as of all later phases. "
@@ -84,9 +84,9 @@ def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
     shares = {key: "-" if np.isnan(found).any() else f"{100 * found.mean():.3f} %" for key, found in value.items()}
     return [
         f"{np.mean([steps_made(run) or 0 for run in runs]) / 1e6:.3g}M",
-        with_spread(value["return"]),
-        with_spread(value["terminated_return"]),
-        "-" if np.isnan(value["feasible_return"]).any() else with_spread(value["feasible_return"]),
+        with_error(value["return"]),
+        with_error(value["terminated_return"]),
+        with_error(value["feasible_return"]),
         shares["violation_rate_step"],
         shares["violation_rate_terminated"],
         f"{broken} of {episodes} ({100 * bound:.1f} %)",

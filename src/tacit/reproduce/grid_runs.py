@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.reproduce import compare, compare_plots, records
 from tacit.reproduce.compare import METHODS, Row, groups_in, rows_in, runs_of
+from tacit.reproduce.table_experts import error
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld import GridworldSpec
@@ -155,7 +156,7 @@ def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers, most: in
     if not len(known):
         return "-"
     few = f" n={len(known)}" if len(known) < most else ""
-    return f"{known.mean():.3f}" + (f" ± {compare.error(known):.3f}" if len(known) > 1 else "") + few
+    return f"{known.mean():.3f}" + (f" ± {error(known):.3f}" if len(known) > 1 else "") + few
 
 
 def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
-from tacit.reproduce.table_experts import mean_of, with_spread
+from tacit.reproduce.table_experts import mean_of, with_error
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -146,7 +146,7 @@ def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
         parts.append("\n".join(lines))
     episodes = "a few" if results.get("quick") else str(EVALUATION["eval_episodes"])
     parts.append(
-        f"Means over seeds (return ± standard deviation), shares in percent; the last policy over {episodes} episodes. "
+        f"Means over seeds (return ± standard error), shares in percent; the last policy over {episodes} episodes. "
         "Violating starts break the rule before anybody has acted and are not part of the other rates."
     )
     return "\n\n".join(parts) + "\n"
@@ -170,7 +170,7 @@ def _line(row: str, runs: Sequence[Mapping[str, Any]], experts: Sequence[Mapping
         row,
         str(len(runs)),
         "-" if not steps else f"{steps / 1e6:.3g}M",
-        with_spread(np.array([run[agent]["return"] for run in runs])),
+        with_error(np.array([run[agent]["return"] for run in runs])),
         *(percent(end) for end in ENDS),
         percent("violation_rate_step", 2),
         "-" if np.isnan(excess) or row == EXPERT else f"{excess:+.2f}",

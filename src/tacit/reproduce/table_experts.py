@@ -80,9 +80,9 @@ def table(results: dict[str, Any]) -> str:
                 robot,
                 str(len(runs)),
                 f"{runs[0]['steps'] / 1e6:g}M",
-                with_spread(value["return"]),
+                with_error(value["return"]),
                 "{} [{}, {}]".format(*(short(end, middle.value) for end in middle)),
-                with_spread(value["terminated_return"]),
+                with_error(value["terminated_return"]),
                 f"{100 * value['violation_rate_step'].mean():.3f} %",
                 f"{broken} of {episodes} ({100 * bound:.1f} %)",
                 ", ".join(f"{short(x, x)} ({int(k)})" for x, k in zip(value["return"], value["count"], strict=True)),
@@ -90,13 +90,21 @@ def table(results: dict[str, Any]) -> str:
             ]
             lines.append("| " + " | ".join(cells) + " |")
         parts.append("\n".join(lines))
-    note = "Mean ± standard deviation over runs; each is measured on its own episodes, with the last policy."
+    note = "Mean ± standard error over runs; each is measured on its own episodes, with the last policy."
     return "\n\n".join([*parts, note]) + "\n"
 
 
-def with_spread(values: np.ndarray) -> str:
-    mean = values.mean()
-    return short(mean, mean) + (f" ± {short(values.std(ddof=1), mean)}" if len(values) > 1 else "")
+def with_error(values: np.ndarray) -> str:
+    """Mean ± standard error, as in the paper; "-" where a number is missing."""
+    if np.isnan(values).any():
+        return "-"
+    mean = float(values.mean())
+    return short(mean, mean) + (f" ± {short(error(values), mean)}" if len(values) > 1 else "")
+
+
+def error(values: np.ndarray) -> float:
+    """Standard error of the mean; 0 of a single run, about which nothing is known."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def short(value: float, like: float) -> str:
