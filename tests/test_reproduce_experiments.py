@@ -660,8 +660,13 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
     results = storage.read_json("results/retraining-quick.json")
     assert results["missing"] == []
     labels = {run["label"] for run in results["runs"]}
-    assert labels == {"Pendulum: mce", "Pendulum: me-icrl", "Pendulum: ppo", "Pendulum: rcpo"}
-    assert [run["seed"] for run in results["runs"] if run["algo"] == "retrain"] == [1000, 1000]
+    rows = {"mce", "mce, budget", "me-icrl", "me-icrl, budget", "ppo", "rcpo"}
+    assert labels == {f"Pendulum: {row}" for row in rows}
+    fresh = {run["label"]: run for run in results["runs"] if run["algo"] == "retrain"}
+    assert {run["seed"] for run in fresh.values()} == {1000}
+    assert fresh["Pendulum: mce"]["source"]["run"] == fresh["Pendulum: mce, budget"]["source"]["run"]
+    kinds = {label: run["source"]["charge"]["kind"] for label, run in fresh.items()}
+    assert kinds == {label: "budget" if "budget" in label else "excess" for label in fresh}
 
 
 def test_our_experts_are_those_that_demonstrate():

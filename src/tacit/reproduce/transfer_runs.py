@@ -8,7 +8,8 @@ true cost. A cost that forbids nothing that its learner tried is charged as noth
 Everybody has the steps of `decisions`. The group Ant has the runs in which the costs were learned.
 
 `retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
-all inputs; PPO without cost and RCPO with the true one are those of `robots`. Fresh agents have seeds of their own
+all inputs; also charged as they are, with a budget of what the demonstrations cost ("budget"). PPO without cost and
+RCPO with the true one are those of `robots`. Fresh agents have seeds of their own
 (1000 more): with the same seed they would begin with the same network.
 """
 
@@ -33,6 +34,9 @@ X_ALONE = ", x alone"
 INPUTS = {"": ["x_position", "y_position"], X_ALONE: ["x_position"]}
 """What the costs read, by the end of the row's name."""
 RETRAINED = ("mce", "me-icrl")
+BUDGET = ", budget"
+"""The end of the name of a row whose agents are charged the cost itself (`retrain.Config.charge`)."""
+RETRAINED_ROWS = tuple(algo + end for algo in RETRAINED for end in ("", BUDGET))
 LATER = "(a cost that is still to be learned)"
 
 
@@ -43,7 +47,9 @@ def env_of(robot: str) -> str:
 def _fresh(group: str, name: str, made: list[Task] | None, source: str, seed: int, quick: bool, steps: Any) -> Job:
     """A fresh agent with the cost that a finished run of that row and seed learned."""
     paths = {(task.job.label, task.job.seed): str(task.path) for task in made or []}
-    row = Row("retrain", settings={"cost": paths.get((f"{source}: {name}", seed), LATER), "free": True})
+    learned = name.removesuffix(BUDGET)
+    settings = {"cost": paths.get((f"{source}: {learned}", seed), LATER), "free": True}
+    row = Row("retrain", settings=settings if learned == name else {**settings, "charge": "budget"})
     return compare.job(group, name, row, env_of(group), SHIFT + seed, quick, budget=steps)
 
 
@@ -91,12 +97,12 @@ def retraining_first(seeds: list[int], quick: bool = False) -> list[Job]:
 
 
 def retraining_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
-    """One fresh agent a seed, robot and method, and the references of `robots`."""
+    """Two fresh agents a seed, robot and method, and the references of `robots`."""
     wanted = []
     for seed in seeds:
         for robot in ("Pendulum",) if quick else ROBOTS:
-            for algo in RETRAINED:
-                wanted.append(_fresh(robot, algo, made, robot, seed, quick, None))
+            for name in RETRAINED_ROWS:
+                wanted.append(_fresh(robot, name, made, robot, seed, quick, None))
             for algo in REFERENCES:
                 wanted.append(compare.job(robot, algo, Row(algo), env_of(robot), seed, quick))
     return wanted
@@ -132,7 +138,7 @@ RETRAINING = Experiment(
     SEEDS,
     retraining_jobs,
     records.collect,
-    lambda found: compare.table(found, ROBOTS, (*RETRAINED, *REFERENCES)),
-    lambda found: compare_plots.curves(found, ROBOTS, (*RETRAINED, *REFERENCES)),
+    lambda found: compare.table(found, ROBOTS, (*RETRAINED_ROWS, *REFERENCES)),
+    lambda found: compare_plots.curves(found, ROBOTS, (*RETRAINED_ROWS, *REFERENCES)),
     retraining_first,
 )
