@@ -601,6 +601,22 @@ def test_mixtures_are_of_all_who_violate(tmp_path, monkeypatch):
     assert demos_runs.mixed_file(pendulum, 0.5) != file
 
 
+def test_violating_demonstrations_are_no_measure(tmp_path):
+    """Returns of `demos-violating` are beside the clean demonstrations', whatever the mixture earns."""
+    from tacit import demos
+
+    clean = float(np.mean(demos.load(demos.shipped("tacit/Swimmer-v0")).returns))
+    run = record("Swimmer, 80 %: mce", 0, 0.5 * clean, expert=4 * clean)
+    line = next(line for line in demos_runs.VIOLATING.table({"runs": [run]}).splitlines() if line.startswith("| mce |"))
+    assert line.split("|")[HEAD_OF_RATIO].strip() == "0.50"
+    # What `demos-count` has measured with all 50 is not run again.
+    storage.write_json(tmp_path / "demos-count.json", {"schema": reproduce.SCHEMA, "runs": [{**run, "run": "name"}]})
+    assert reproduce.earlier("demos-violating", tmp_path)["name"]["label"] == "Swimmer, 80 %: mce"
+
+
+HEAD_OF_RATIO = 1 + compare.HEAD.index("over demonstrations")
+
+
 def test_scores_are_of_seeds_that_all_groups_have():
     runs = [record("Ant: mce", seed, value) for seed, value in ((0, 100.0), (1, 0.0))]
     runs += [record("Walker: mce", seed, value) for seed, value in ((1, 50.0), (2, 70.0))]

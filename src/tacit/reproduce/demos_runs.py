@@ -28,7 +28,6 @@ from tacit.reproduce.experiment import Experiment
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
     from tacit.demos.data import Trajectory
-    from tacit.run import Run
     from tacit.sweep import Job, Task
 
 ROBOTS = ("Pendulum", "Swimmer")
@@ -183,14 +182,16 @@ def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = 
     return wanted
 
 
-def collect(job: Job, run: Run) -> dict[str, Any]:
-    """As everywhere, beside what the clean demonstrations earn: a mixture is no measure of anybody."""
-    earned = float(np.mean(clean(job.env).returns))
-    return {**records.collect(job, run), "expert": {"return": earned, "terminated_return": earned}}
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # From the numbers
+
+
+def beside_clean(results: dict[str, Any]) -> dict[str, Any]:
+    """The same, beside what the clean demonstrations earn: a mixture is no measure of anybody."""
+    earned = {robot: float(np.mean(clean(env_of(robot)).returns)) for robot in ROBOTS}
+    experts = {robot: {"return": value, "terminated_return": value} for robot, value in earned.items()}
+    runs = [{**run, "expert": experts[run["label"].partition(",")[0]]} for run in results["runs"]]
+    return {**results, "runs": runs}
 
 
 def _of(robot: str, metric: str, scale: float = 1.0) -> compare_plots.Numbers:
@@ -206,18 +207,25 @@ def _panels() -> dict[str, compare_plots.Numbers]:
 
 
 def _experiment(
-    groups: Mapping[str, float], jobs: Any, collect: Any, xlabel: str, log: bool, **staged: Any
+    groups: Mapping[str, float], jobs: Any, table: Any, xlabel: str, log: bool, **staged: Any
 ) -> Experiment:
     ticks = {value: f"{value:g}" for value in groups.values()}
-    return Experiment(
-        SEEDS,
-        jobs,
-        collect,
-        lambda found: compare.table(found, list(groups), METHODS),
-        lambda found: compare_plots.against(found, groups, METHODS, _panels(), xlabel, log=log, ticks=ticks),
-        **staged,
-    )
+
+    def figure(results: dict[str, Any]) -> bytes:
+        return compare_plots.against(results, groups, METHODS, _panels(), xlabel, log=log, ticks=ticks)
+
+    return Experiment(SEEDS, jobs, records.collect, table, figure, **staged)
 
 
-COUNT = _experiment(COUNT_GROUPS, count_jobs, records.collect, "demonstrations", True)
-VIOLATING = _experiment(SHARE_GROUPS, share_jobs, collect, "violating demonstrations, %", False, first=first, make=make)
+def count_table(results: dict[str, Any]) -> str:
+    return compare.table(results, list(COUNT_GROUPS), METHODS)
+
+
+def share_table(results: dict[str, Any]) -> str:
+    return compare.table(beside_clean(results), list(SHARE_GROUPS), METHODS)
+
+
+COUNT = _experiment(COUNT_GROUPS, count_jobs, count_table, "demonstrations", True)
+VIOLATING = _experiment(
+    SHARE_GROUPS, share_jobs, share_table, "violating demonstrations, %", False, first=first, make=make
+)
