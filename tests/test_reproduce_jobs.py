@@ -69,6 +69,7 @@ def test_options_that_do_nothing_are_refused(cli, tmp_path):
     for words, text in (
         (("exact-stochasticity", "--no-run"), "measured in one go: leave out --no-run"),
         (("exact-stochasticity", "--keep", "--workers", 2), "leave out --keep, --workers"),
+        (("exact-stochasticity", "--only", "slip"), "leave out --only"),
         (("small", "--sets", 3), "say with --seeds how many"),
     ):
         output = cli("reproduce", *words)
@@ -207,6 +208,26 @@ def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path
     assert cli("reproduce", "small", "--keep", "--dry-run").status == 2
     # One that collects other numbers has none of it.
     assert "taken over" not in cli("reproduce", "other", "--keep", "--dry-run").stderr
+
+
+def test_a_part_of_an_experiment(cli):
+    """--only runs what it names; the rest is drawn where it is there, and is no failure where it is not."""
+    output = cli("reproduce", "small", "--only", "beta 1.0", "--workers", 1)
+    assert output.status == 0, output.stderr
+    assert "1 job, 0 finished" in output.stderr
+    assert "not asked for, and missing: 1" in output.stderr
+    found = storage.read_json("results/small.json")
+    assert [run["label"] for run in found["runs"]] == ["beta 1.0"]
+    assert [(lost["label"], lost["reason"]) for lost in found["missing"]] == [("beta 0.1", "not asked for (--only)")]
+    output = cli("reproduce", "small", "--only", "0.1, 1.0", "--workers", 1)  # the other one; the first is finished
+    assert output.status == 0, output.stderr
+    assert "2 jobs, 1 finished" in output.stderr
+    assert "not asked for" not in output.stderr
+    assert len(storage.read_json("results/small.json")["runs"]) == 2
+    for word in ("beta 7", "", "1.0,"):
+        output = cli("reproduce", "small", "--only", word)
+        assert output.status == 2
+        assert "these are there: beta 0.1, beta 1.0" in " ".join(output.stderr.split())
 
 
 def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):

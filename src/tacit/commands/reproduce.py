@@ -15,6 +15,7 @@ Examples:
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
   tacit reproduce table-experts --keep               what the JSON has is not run again, even if its run is elsewhere
+  tacit reproduce table-experts --only Swimmer,Ant   run only what is about these, draw what else is there
   tacit reproduce table-experts --redraw             table and figure anew, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
 """
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
 Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
+Words = Annotated[str | None, tyro.conf.arg(metavar="TEXT[,TEXT]")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 SETS = 20
+NOT_ASKED_FOR = "not asked for (--only)"
 
 
 def main(args: list[str]) -> Any:
@@ -61,6 +64,7 @@ def main(args: list[str]) -> Any:
         dry_run: bool = False,
         no_run: bool = False,
         keep: bool = False,
+        only: Words = None,
         redraw: bool = False,
         list: bool = False,
         json: bool = False,
@@ -79,6 +83,7 @@ def main(args: list[str]) -> Any:
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
             keep: Take over what the results in OUT hold of runs that are not in RUNS, instead of running them again.
+            only: Run only runs whose label has one of these words in it (Swimmer, "beta 0.001"), comma-separated.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
@@ -102,10 +107,17 @@ def main(args: list[str]) -> Any:
             if sets is not None:
                 raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
             kept = experiments.earlier(name, Path(out)) if keep and not quick else {}
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept)
+            words = [] if only is None else [word.strip() for word in only.split(",")]
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, words)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
-            idle = {"--no-run": no_run, "--keep": keep, "--ray": ray is not None, "--workers": workers is not None}
+            idle = {
+                "--no-run": no_run,
+                "--keep": keep,
+                "--only": only is not None,
+                "--ray": ray is not None,
+                "--workers": workers is not None,
+            }
             if any(idle.values()):
                 options = ", ".join(option for option, given in idle.items() if given)
                 raise UserError(f"{name} is not made of runs, it is measured in one go: leave out {options}")
@@ -125,9 +137,12 @@ def main(args: list[str]) -> Any:
             print_json({"name": name, "files": files, "runs": len(results.get("runs", [])), "missing": missing})
         else:
             print("  ".join(files))
-        _say_missing(missing)
-        if missing and not (no_run or redraw):
-            raise RunFailed(f"{len(missing)} runs did not finish; table and figure show the others")
+        failed = [lost for lost in missing if lost["reason"] != NOT_ASKED_FOR]
+        _say_missing(failed)
+        if len(missing) > len(failed):
+            to_stderr(f"not asked for, and missing: {len(missing) - len(failed)}")
+        if failed and not (no_run or redraw):
+            raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
 
     return call(reproduce, "reproduce", __doc__, args)
 
@@ -190,6 +205,7 @@ def _from_runs(
     no_run: bool,
     json: bool,
     kept: Kept,
+    only: Sequence[str],
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
@@ -204,8 +220,16 @@ def _from_runs(
     before, tasks = experiments.plan(module, chosen, quick, runs, False, kept)
     taken = experiments.taken_over(tasks, kept)  # once: what is run for others may change the names of what follows
 
+    def asked_for(task: Task) -> bool:
+        return not only or any(word in task.job.label for word in only)
+
     def to_do(tasks: Sequence[Task]) -> list[Task]:
-        return [task for task in tasks if (task.job.label, task.job.seed) not in taken]
+        return [task for task in tasks if (task.job.label, task.job.seed) not in taken and asked_for(task)]
+
+    for word in only:
+        if not word or not any(word in task.job.label for task in tasks):
+            labels = ", ".join(dict.fromkeys(task.job.label for task in tasks))
+            raise UserError(f"--only: no run is about {word!r}; these are there: {labels}")
 
     crew = workers or (usable_cpus() if ray is None else None)
     known = pace(runs, out)
@@ -225,6 +249,9 @@ def _from_runs(
             run_tasks([task for task in to_do(tasks) if experiments.can_run(task)], workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
+    for task in tasks:
+        if not (task.done or asked_for(task)):
+            task.message = NOT_ASKED_FOR
     found = experiments.gather(module, tasks, taken)
     if not found["runs"]:
         _say_missing(found["missing"])
