@@ -404,5 +404,9 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "DONE").touch()
     assert sweep_time.pace("runs", "results") == {("mce-exact", GRID): 40.0, ("x", "y"): 0.5}
+    # The machine of the results was four times as fast with what was also run here, so it was with the rest.
+    storage.write_json("results/b.json", {"runs": [{"algo": "mce-exact", "env": GRID, "seconds": 10.0, "steps": None}]})
+    assert sweep_time.pace("runs", "results") == {("mce-exact", GRID): 40.0, ("x", "y"): 2.0}
+    (tmp_path / "results" / "b.json").unlink()
     run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00", "resumed": [{"step": 1}]})
     assert ("mce-exact", GRID) not in sweep_time.pace("runs", "results")

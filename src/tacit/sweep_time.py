@@ -47,13 +47,17 @@ def settings_of(algo: str, env: str, config: Mapping[str, Any]) -> str:
 
 
 def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results") -> Pace:
-    """Of the finished runs in a folder, and of those that measured results were made of."""
-    records: list[Any] = []
+    """Of the finished runs in a folder, and, for what is not among them, of those that measured results were made of.
+
+    Results may be of a machine that is faster or slower: by as much as it was with what both have run.
+    """
+    here: list[Any] = []
     for done in Path(out).glob("*/DONE"):
         try:
-            records.append(record_of(Run.open(done.parent)))
+            here.append(record_of(Run.open(done.parent)))
         except (UserError, KeyError, TypeError, ValueError):
             continue  # damaged, or of another version: a pity for the estimate, no more
+    elsewhere: list[Any] = []
     for file in Path(results).glob("*.json"):
         try:
             content = storage.read_json(file)
@@ -61,7 +65,15 @@ def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results
             continue
         # What is only tried out takes its time to start, not to run.
         runs = content.get("runs") if isinstance(content, dict) and not content.get("quick") else None
-        records += runs if isinstance(runs, list) else []
+        elsewhere += runs if isinstance(runs, list) else []
+    own, others = _rates(here), _rates(elsewhere)
+    ratios = [own[key] / others[key] for key in own.keys() & others.keys() if others[key] > 0]
+    slower = median(ratios) if ratios else 1.0
+    return {key: slower * rate for key, rate in others.items()} | own
+
+
+def _rates(records: Iterable[Any]) -> Pace:
+    """The median of each algorithm in each environment."""
     found = defaultdict(list)
     for record in records:
         try:
