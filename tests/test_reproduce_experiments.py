@@ -19,6 +19,7 @@ from tacit.reproduce import (
     compare_plots,
     demos_runs,
     grid_runs,
+    overall,
     records,
     robots,
     table_robots,
@@ -151,7 +152,8 @@ def test_costs_of_x_alone_have_tables_of_their_own():
     runs = [record("Point: mce", 0, 50.0), record("Point: mce, x alone", 0, 90.0), record("Point: ppo", 0, 10.0)]
     results = {"runs": [*runs, record("Ant: mce, x alone", 0, 99.0)], "missing": []}
     parts = transfer_runs.TRANSFER.table(results).split("**")[1::2]
-    assert parts[:3] == [
+    assert parts[0] == "all of Point; Point, x alone: violating episodes, %"
+    assert [part for part in parts if part.endswith(", stochastic policy")] == [
         "Point, stochastic policy",
         "Point, x alone, stochastic policy",
         "Ant, x alone, stochastic policy",
@@ -220,14 +222,22 @@ def test_numbers_of_a_table():
 
 def test_all_robots_together():
     runs = [record(f"{robot}: mce", seed, 100.0) for robot in ("Ant", "Walker") for seed in (0, 1)]
-    runs += [record("Ant: gacl", 0, 50.0), record("Walker: gacl", 0, 150.0)]
+    runs += [record("Ant: gacl", 0, 50.0), record("Walker: gacl", 0, 150.0, rate=0.3)]
     runs += [record("Ant: ppo", 0, 1.0)]
-    text = compare.overall(results_of(runs), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
-    assert "| mce | 2 x 2 | 1.00 [1.00, 1.00] | - |" in text
+    text = overall.table(results_of(runs), ("Ant", "Walker"), ("mce", "gacl", "ppo"))
+    earned, broken = text.split("**all of Ant; Walker: violating episodes, %**")
+    assert "| mce | 2 x 2 | 1.00 [1.00, 1.00] | - |" in earned
     # Better on one, worse on the other; a single seed has no spread.
-    assert "| gacl | 1 x 2 | 1.00 | 0.50 |" in text
-    assert "| gacl | 1.00 | 0.50 | 0.50 | 0.50 | 0.50 |" in text
-    assert "| ppo | - | - | - |" in text  # not on both
+    assert "| gacl | 1 x 2 | 1.00 | 0.50 |" in earned
+    assert "| gacl | 1.00 | 0.50 | 0.50 | 0.50 | 0.50 |" in earned
+    assert "| ppo | - | - | - |" in earned  # not on both
+    # Less is better here: 0 % against 0 and 30 %; not above 0, 1, 5 and 20 %.
+    assert "P(mce lower)" in broken
+    assert "| mce | 2 x 2 | 0.0 [0.0, 0.0] | - |" in broken
+    assert "| gacl | 1 x 2 | 15.0 | 0.75 |" in broken
+    assert "| gacl | 0.50 | 0.50 | 0.50 | 0.50 |" in broken
+    strangers = [{**run, "expert": None} for run in runs]
+    assert "over demonstrations" not in overall.table(results_of(strangers), ("Ant", "Walker"), ("mce", "gacl"))
 
 
 def test_the_papers_table_stands_beside_ours():
@@ -243,7 +253,7 @@ def test_the_papers_table_stands_beside_ours():
 
 
 def grid_record(label, seed, value):
-    exact = {"return": value, "violation_rate_step": 0.02, "excess_violation_occupancy": 0.1, "auroc": 0.9}
+    exact = {"return": value, "violation_rate_step": -value / 100, "excess_violation_occupancy": 0.1, "auroc": 0.9}
     return record(label, seed, value, expert=-6.0, exact=exact)
 
 
@@ -260,7 +270,9 @@ def test_the_gridworld_against_stochasticity():
     assert "over 2 seeds (fewer where n says so)" in text
     assert "| gacl | - | - |" in first
     assert "| expert | -6.000 | -6.000 |" in first
-    assert "best IoU" in text
+    assert "| mce | 6.0, 8.0 | 9.0 |" in text.split("violating steps of each seed")[1]
+    assert "AUROC on nominal states" not in text  # nobody has it
+    assert "all of slip 0; slip 0.3: violating steps" in text
     assert grid_runs.figure(found, ("mce", "gacl"))[:8] == PNG
     assert grid_runs.curves(found, ("mce", "gacl"))[:8] == PNG
 
@@ -607,7 +619,8 @@ def test_violating_demonstrations_are_no_measure(tmp_path):
 
     clean = float(np.mean(demos.load(demos.shipped("tacit/Swimmer-v0")).returns))
     run = record("Swimmer, 80 %: mce", 0, 0.5 * clean, expert=4 * clean)
-    line = next(line for line in demos_runs.VIOLATING.table({"runs": [run]}).splitlines() if line.startswith("| mce |"))
+    text = demos_runs.VIOLATING.table({"runs": [run]}).split("stochastic policy**")[1]
+    line = next(line for line in text.splitlines() if line.startswith("| mce |"))
     assert line.split("|")[HEAD_OF_RATIO].strip() == "0.50"
     # What `demos-count` has measured with all 50 is not run again.
     storage.write_json(tmp_path / "demos-count.json", {"schema": reproduce.SCHEMA, "runs": [{**run, "run": "name"}]})
@@ -620,9 +633,9 @@ HEAD_OF_RATIO = 1 + compare.HEAD.index("over demonstrations")
 def test_scores_are_of_seeds_that_all_groups_have():
     runs = [record("Ant: mce", seed, value) for seed, value in ((0, 100.0), (1, 0.0))]
     runs += [record("Walker: mce", seed, value) for seed, value in ((1, 50.0), (2, 70.0))]
-    found = compare._scores({"runs": runs}, ["Ant", "Walker"], "mce")
+    found = overall.values_of({"runs": runs}, ["Ant", "Walker"], "mce", overall.RATIO)
     np.testing.assert_allclose(found, [[0.0, 0.5]])
-    assert compare._scores({"runs": runs[:1] + runs[3:]}, ["Ant", "Walker"], "mce") is None
+    assert overall.values_of({"runs": runs[:1] + runs[3:]}, ["Ant", "Walker"], "mce", overall.RATIO) is None
 
 
 def test_labels_that_are_the_same_run_are_both_there(tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
 from tacit.reproduce.table_experts import error, short, with_error
 
 if TYPE_CHECKING:
-    from tacit.stats import Interval
     from tacit.sweep import Job
 
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
@@ -300,62 +299,3 @@ def _percent(shares: np.ndarray) -> str:
         return "-"
     spread = f" ± {100 * error(shares):.3f}" if len(shares) > 1 else ""
     return f"{100 * shares.mean():.3f}{spread} %"
-
-
-def overall(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], ours: str = "mce") -> str:
-    """All groups together: terminated return over the demonstrations', and how likely ours is the better one.
-
-    Intervals come from resampling the seeds: with a single one nothing is known of the spread, and none is given.
-    """
-    from tacit.stats import bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
-
-    groups = groups_in(results, groups)
-    scores = {row: _scores(results, groups, row) for row in rows_in(results, rows)}
-    drawn: dict[str, Any] = {"resamples": RESAMPLES}
-    head = ["", "runs", "IQM [95 %] of terminated return over demonstrations", f"P({ours} better) [95 %]"]
-    lines = [f"**all of {', '.join(groups)}**", "", *header(head)]
-    for row, found in scores.items():
-        if found is None:
-            lines.append(f"| {row} | - | - | - |")
-            continue
-        cells = [row, f"{found.shape[0]} x {found.shape[1]}"]
-        cells += _ranges(bootstrap_interval(found, rng=np.random.default_rng(0), **drawn), len(found))
-        against = scores.get(ours)
-        if row == ours or against is None:
-            cells.append("-")
-        else:
-            chance = probability_of_improvement_interval(against, found, rng=np.random.default_rng(0), **drawn)
-            cells += _ranges(chance, min(len(against), len(found)))
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "**performance profile**: share of runs above, of that ratio", ""]
-    lines += header(["", *(f"{level:g}" for level in PROFILE)])
-    for row, found in scores.items():
-        if found is not None:
-            share = performance_profile_interval(found, PROFILE, rng=np.random.default_rng(0), **drawn)
-            lines.append("| " + " | ".join([row, *_ranges(share, len(found))]) + " |")
-    return "\n".join(lines) + "\n"
-
-
-RESAMPLES = 50_000
-
-
-def _ranges(interval: Interval, seeds: int) -> list[str]:
-    """Values with their intervals, if there are at least two seeds to know them by."""
-    three = (np.atleast_1d(getattr(interval, name)) for name in ("value", "low", "high"))
-    return [
-        f"{value:.2f} [{low:.2f}, {high:.2f}]" if seeds > 1 else f"{value:.2f}"
-        for value, low, high in zip(*three, strict=True)
-    ]
-
-
-PROFILE = (0.25, 0.5, 0.75, 0.9, 1.0)
-
-
-def _scores(results: Mapping[str, Any], groups: Sequence[str], row: str) -> np.ndarray | None:
-    """(seeds, groups) of the seeds that all groups have; None where there are none."""
-    columns = []
-    for group in groups:
-        runs = [run for run in runs_of(results, group, row) if "stochastic" in run and shown(run)]
-        columns.append({run["seed"]: run["stochastic"]["terminated_return"] / (shown(run) or np.nan) for run in runs})
-    seeds = sorted(set.intersection(*map(set, columns))) if columns else []
-    return np.array([[column[seed] for column in columns] for seed in seeds]) if seeds else None

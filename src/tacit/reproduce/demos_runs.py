@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit import storage
 from tacit.errors import RunFailed
-from tacit.reproduce import compare, compare_plots, records
+from tacit.reproduce import compare, compare_plots, overall, records
 from tacit.reproduce.compare import Row
 from tacit.reproduce.experiment import Experiment
 
@@ -218,11 +218,13 @@ def _experiment(
 
 
 def count_table(results: dict[str, Any]) -> str:
-    return compare.table(results, list(COUNT_GROUPS), METHODS)
+    groups = list(COUNT_GROUPS)
+    return overall.table(results, groups, METHODS) + compare.table(results, groups, METHODS)
 
 
 def share_table(results: dict[str, Any]) -> str:
-    return compare.table(beside_clean(results), list(SHARE_GROUPS), METHODS)
+    results, groups = beside_clean(results), list(SHARE_GROUPS)
+    return overall.table(results, groups, METHODS) + compare.table(results, groups, METHODS)
 
 
 COUNT = _experiment(COUNT_GROUPS, count_jobs, count_table, "demonstrations", True)

@@ -23,13 +23,19 @@ BETAS = (0.01, 0.03, 0.1, 0.3)
 EPOCHS = {"with pre-training": 20, "without": 0}
 
 
-def _experiment(rows: Mapping[str, Row], figure: Callable[..., bytes] = grid_runs.figure) -> Experiment:
+def _experiment(
+    rows: Mapping[str, Row], figure: Callable[..., bytes] = grid_runs.figure, ours: str = "mce"
+) -> Experiment:
     def jobs(seeds: list[int], quick: bool = False) -> list[Any]:
         return grid_runs.jobs(rows, seeds, quick)
 
     names = list(rows)
     return Experiment(
-        SEEDS, jobs, grid_runs.collect, lambda found: grid_runs.table(found, names), lambda found: figure(found, names)
+        SEEDS,
+        jobs,
+        grid_runs.collect,
+        lambda found: grid_runs.table(found, names, ours),
+        lambda found: figure(found, names),
     )
 
 
@@ -49,8 +55,8 @@ EXPERIMENTS = {
     "grid-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc", "ppo", "rcpo"))),
     "grid-curves": _experiment(DEEP, grid_runs.curves),
     "grid-maps": Experiment((0,), grid_maps.jobs, grid_maps.collect, grid_maps.table, grid_maps.figure),
-    "grid-beta": _experiment(_betas(BETAS, "reference"), grid_runs.curves),
-    "grid-beta-paper": _experiment(_betas(PAPER_BETAS, "paper"), grid_runs.curves),
-    "grid-pretraining": _experiment(_epochs("reference"), grid_runs.curves),
-    "grid-pretraining-paper": _experiment(_epochs("paper"), grid_runs.curves),
+    "grid-beta": _experiment(_betas(BETAS, "reference"), grid_runs.curves, "beta 0.1"),
+    "grid-beta-paper": _experiment(_betas(PAPER_BETAS, "paper"), grid_runs.curves, "beta 1e-05"),
+    "grid-pretraining": _experiment(_epochs("reference"), grid_runs.curves, "with pre-training"),
+    "grid-pretraining-paper": _experiment(_epochs("paper"), grid_runs.curves, "with pre-training"),
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce import compare, compare_plots, records
+from tacit.reproduce import compare, compare_plots, overall, records
 from tacit.reproduce.compare import METHODS, Row, groups_in, rows_in, runs_of
 from tacit.reproduce.table_experts import error
 
@@ -27,14 +27,6 @@ QUICK_SLIPS = (0.0, 0.3)
 SEEDS = (0, 1, 2, 3, 4)
 DEEP = compare.rows_of(METHODS)
 EXACT = {name: Row(name, None) for name in ("mce-exact", "ml-greedy", "ml-greedy-causal")}
-COLUMNS = {
-    "return": "return",
-    "violation_rate_step": "violating steps, %",
-    "excess_violation_occupancy": "violations beyond the expert's (discounted visits)",
-    "auroc": "AUROC of the cost",
-    "best_iou": "best IoU of the cost",
-    "kl_per_step": "KL to the soft-optimal policy for the same cost, nats a step",
-}
 
 
 def group_of(slip: float) -> str:
@@ -123,31 +115,98 @@ def observations(spec: GridworldSpec, numbered: bool) -> np.ndarray:
 # From the numbers
 
 
-def number(column: str, scale: float = 1.0) -> compare_plots.Numbers:
+def number(*path: str, scale: float = 1.0) -> compare_plots.Numbers:
+    """What a record has at the end of this path; None where it ends before."""
+
     def of(run: Mapping[str, Any]) -> float | None:
-        value = run["exact"].get(column)
+        value: Any = run
+        for key in path:
+            value = (value or {}).get(key)
         return None if value is None else scale * float(value)
 
     return of
 
 
-def table(results: Mapping[str, Any], rows: Sequence[str]) -> str:
+def beyond_the_expert(run: Mapping[str, Any]) -> float | None:
+    earned, expert = run["exact"].get("return"), (run.get("expert") or {}).get("return")
+    return None if earned is None or expert is None else earned - expert
+
+
+ON = ("detection", "cost", "on")
+VIOLATING = number("exact", "violation_rate_step", scale=100.0)
+TABLES: dict[str, compare_plots.Numbers] = {
+    "return": number("exact", "return"),
+    "violating steps, %": VIOLATING,
+    "violating episodes, %": number("exact", "violation_rate_episode", scale=100.0),
+    "violations beyond the expert's (discounted visits)": number("exact", "excess_violation_occupancy"),
+    "terminated return, 100 episodes (no start violates: the feasible return is the same)": number(
+        "stochastic", "terminated_return"
+    ),
+    "violating steps, stopped at the first, 100 episodes, %": number(
+        "stochastic", "violation_rate_terminated", scale=100.0
+    ),
+    "deterministic policy: return, 100 episodes": number("deterministic", "return"),
+    "deterministic policy: violating steps, 100 episodes, %": number(
+        "deterministic", "violation_rate_step", scale=100.0
+    ),
+    "AUROC of the cost, all cells alike": number("exact", "auroc"),
+    "AUROC on nominal states": number(*ON, "nominal", "auroc"),
+    "AUROC on everything tried": number(*ON, "tried", "auroc"),
+    "AUPRC of the cost, all cells alike": number("exact", "auprc"),
+    "best IoU of the cost, all cells alike": number("exact", "best_iou"),
+    "IoU at the learned threshold, all cells alike": number(*ON, "uniform", "iou"),
+    "KL to the soft-optimal policy for the same cost, nats a step": number("exact", "kl_per_step"),
+}
+EXPERTS = {
+    "return": number("expert", "return"),
+    "violating steps, %": number("expert", "violation_rate_step", scale=100.0),
+    "violating episodes, %": number("expert", "violation_rate_episode", scale=100.0),
+}
+SCORES = (
+    overall.Score("violating steps, %", VIOLATING, (1.0, 2.0, 5.0, 10.0, 20.0), less_is_better=True),
+    overall.Score("return less the expert's", beyond_the_expert, (-2.0, -1.0, 0.0, 1.0, 2.0)),
+)
+"""All stochasticities together. A higher return than the expert's is no merit here: it is the way through the wall."""
+NOTE = (
+    "Mean ± standard error over {} seeds (fewer where n says so). Computed from the policies, not sampled, where no "
+    "number of episodes is given; what no run of a row has is left out. AUROC on everything that its own learner tried "
+    "is not the same question for every method."
+)
+
+
+def table(results: Mapping[str, Any], rows: Sequence[str], ours: str = "mce") -> str:
     """One table a number: rows are methods, columns are slips; mean ± standard error over seeds."""
-    groups, parts = groups_in(results, list(GROUPS)), []
+    groups, rows = groups_in(results, list(GROUPS)), rows_in(results, rows)
     most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
-    for column, title in COLUMNS.items():
-        scale = 100.0 if column == "violation_rate_step" else 1.0
-        lines = [f"**{title}**", "", "| | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
-        experts = [compare.expert_of(results, group) or {} for group in groups]
-        if any(column in expert for expert in experts):
-            cells = [f"{scale * expert[column]:.3f}" if column in expert else "-" for expert in experts]
-            lines.append("| expert | " + " | ".join(cells) + " |")
-        for row in rows_in(results, rows):
-            cells = [_cell(runs_of(results, group, row), number(column, scale), most) for group in groups]
-            lines.append(f"| {row} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines))
-    note = f"Mean ± standard error over {most} seeds (fewer where n says so); computed from the policies, not sampled."
-    return "\n\n".join([*parts, note]) + "\n"
+    head = ["| | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
+    parts = []
+    for title, of in TABLES.items():
+        lines = []
+        for row in rows:
+            cells = [_cell(runs_of(results, group, row), of, most) for group in groups]
+            if title in EXPERTS or any(cell != "-" for cell in cells):
+                lines.append(f"| {row} | " + " | ".join(cells) + " |")
+        if lines:
+            parts.append("\n".join([f"**{title}**", "", *head, *_expert(results, groups, title), *lines]))
+    seeds = [
+        f"| {row} | " + " | ".join(_each(runs_of(results, group, row), VIOLATING) for group in groups) + " |"
+        for row in rows
+    ]
+    parts.append("\n".join(["**violating steps of each seed, %**", "", *head, *seeds]))
+    together = overall.table(results, groups, rows, ours, SCORES)
+    return "\n\n".join([*parts, together + NOTE.format(most)]) + "\n"
+
+
+def _expert(results: Mapping[str, Any], groups: Sequence[str], title: str) -> list[str]:
+    """The expert's line, where there is one to compare with."""
+    if title not in EXPERTS:
+        return []
+    found = [EXPERTS[title]({"expert": compare.expert_of(results, group)}) for group in groups]
+    return ["| expert | " + " | ".join("-" if value is None else f"{value:.3f}" for value in found) + " |"]
+
+
+def _each(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers) -> str:
+    return ", ".join("-" if value is None else f"{value:.1f}" for value in map(of, runs)) or "-"
 
 
 def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers, most: int) -> str:
@@ -162,14 +221,11 @@ def _cell(runs: Sequence[Mapping[str, Any]], of: compare_plots.Numbers, most: in
 def figure(results: Mapping[str, Any], rows: Sequence[str]) -> bytes:
     """Return, violating steps and AUROC against the slip."""
     panels = {
-        "return": number("return"),
-        "violating steps, %": number("violation_rate_step", 100.0),
-        "AUROC of the cost": number("auroc"),
+        "return": TABLES["return"],
+        "violating steps, %": VIOLATING,
+        "AUROC of the cost": number("exact", "auroc"),
     }
-    experts: dict[str, compare_plots.Numbers] = {
-        "return": lambda run: run["expert"].get("return"),
-        "violating steps, %": lambda run: 100.0 * run["expert"]["violation_rate_step"],
-    }
+    experts = {title: of for title, of in EXPERTS.items() if title in panels}
     return compare_plots.against(results, GROUPS, rows, panels, "slip probability (stochasticity)", experts)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.reproduce import compare, compare_plots, records
+from tacit.reproduce import compare, compare_plots, overall, records
 from tacit.reproduce.compare import CONTROLS, METHODS, SHORT, Row, short_rows
 from tacit.reproduce.experiment import Experiment
 
@@ -61,7 +61,7 @@ def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) 
 
 
 def table(results: dict[str, Any]) -> str:
-    return compare.table(results, list(GROUPS), NAMES)
+    return overall.table(results, list(GROUPS), NAMES) + compare.table(results, list(GROUPS), NAMES)
 
 
 def figure(results: dict[str, Any]) -> bytes:

@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.reproduce import compare, compare_plots, demos_runs, noise_runs, records, screens, transfer_runs, tuning
+from tacit.reproduce import (
+    compare,
+    compare_plots,
+    demos_runs,
+    noise_runs,
+    overall,
+    records,
+    screens,
+    transfer_runs,
+    tuning,
+)
 from tacit.reproduce.compare import METHODS, REFERENCES, Row
 from tacit.reproduce.deep_runs import PAPER, ROBOTS
 from tacit.reproduce.experiment import Experiment
@@ -22,6 +32,7 @@ MORE_OF_OURS = (3, 4)
 PAPER_STEPS = {"Ant": 1_000_000, "HalfCheetah": 1_400_000, "Swimmer": 1_200_000, "Walker": 2_200_000}
 PAPER_STEPS |= {"Pendulum": 4_100_000}
 BETAS = (1e-5, 1e-4, 1e-3, 1e-2)
+USUAL = "beta 0.0001"
 PLAIN = "no pre-training"
 BETA_ROWS = {f"beta {beta:g}": Row("mce", "paper", {"beta": beta}) for beta in BETAS}
 PRETRAINING = {"with pre-training": Row("mce", "paper"), PLAIN: Row("mce", "paper", {"pretrain_epochs": 0})}
@@ -77,7 +88,7 @@ def _experiment(
     rows: Mapping[str, Row],
     steps: Mapping[str, int] | None = None,
     beside: Mapping[str, str] | None = None,
-    overall: bool = False,
+    ours: str = "mce",
 ) -> Experiment:
     def jobs(seeds: list[int], quick: bool = False) -> list[Any]:
         return jobs_of(rows, seeds, quick, steps)
@@ -85,8 +96,7 @@ def _experiment(
     names = list(rows)
 
     def table(results: dict[str, Any]) -> str:
-        together = compare.overall(results, ROBOTS, names) + "\n" if overall else ""
-        return together + compare.table(results, ROBOTS, names, beside)
+        return overall.table(results, ROBOTS, names, ours) + compare.table(results, ROBOTS, names, beside)
 
     def figure(results: dict[str, Any]) -> bytes:
         return compare_plots.curves(results, ROBOTS, names)
@@ -104,16 +114,12 @@ def _published() -> dict[str, str]:
 
 MCE_OF_PAPER = {f"{robot}: mce": f"{reward:g} / {rate:g}" for robot, (reward, rate) in PAPER.items()}
 EXPERIMENTS = {
-    "robots": _experiment(
-        {**compare.rows_of((*METHODS, *REFERENCES)), **compare.CONTROLS}, beside=MCE_OF_PAPER, overall=True
-    ),
-    "robots-paper": _experiment(
-        compare.rows_of(METHODS, "paper"), steps=PAPER_STEPS, beside=MCE_OF_PAPER, overall=True
-    ),
-    "robots-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc")), overall=True),
-    "robots-beta": _experiment(BETA_ROWS, PAPER_STEPS),
-    "robots-pretraining": _experiment(PRETRAINING, PAPER_STEPS),
-    "table-ablation": _experiment(ABLATION, PAPER_STEPS, _published()),
+    "robots": _experiment({**compare.rows_of((*METHODS, *REFERENCES)), **compare.CONTROLS}, beside=MCE_OF_PAPER),
+    "robots-paper": _experiment(compare.rows_of(METHODS, "paper"), steps=PAPER_STEPS, beside=MCE_OF_PAPER),
+    "robots-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc"))),
+    "robots-beta": _experiment(BETA_ROWS, PAPER_STEPS, ours=USUAL),
+    "robots-pretraining": _experiment(PRETRAINING, PAPER_STEPS, ours="with pre-training"),
+    "table-ablation": _experiment(ABLATION, PAPER_STEPS, _published(), ours=USUAL),
     "robots-screens": screens.EXPERIMENT,
     "robots-noise": noise_runs.EXPERIMENT,
     "transfer": transfer_runs.TRANSFER,

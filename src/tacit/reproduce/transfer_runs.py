@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tacit.reproduce import compare, compare_plots, records
+from tacit.reproduce import compare, compare_plots, overall, records
 from tacit.reproduce.compare import METHODS, REFERENCES, SHORT, Row, short_rows
 from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
@@ -126,11 +126,24 @@ def by_inputs(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 GROUPS = (TARGETS[0], TARGETS[0] + X_ALONE, TARGETS[1], SOURCE, SOURCE + X_ALONE)
+
+
+def transfer_table(results: dict[str, Any]) -> str:
+    found, rows = by_inputs(results), (*METHODS, *REFERENCES)
+    together = overall.table(found, GROUPS[:3], rows, scores=[overall.BROKEN])  # the targets have no demonstrations
+    return together + compare.table(found, GROUPS, rows)
+
+
+def retraining_table(results: dict[str, Any]) -> str:
+    rows = (*RETRAINED_ROWS, *REFERENCES)
+    return overall.table(results, ROBOTS, rows) + compare.table(results, ROBOTS, rows)
+
+
 TRANSFER = Experiment(
     SEEDS,
     transfer_jobs,
     records.collect,
-    lambda found: compare.table(by_inputs(found), GROUPS, (*METHODS, *REFERENCES)),
+    transfer_table,
     lambda found: compare_plots.curves(by_inputs(found), GROUPS, (*METHODS, *REFERENCES)),
     transfer_first,
 )
@@ -138,7 +151,7 @@ RETRAINING = Experiment(
     SEEDS,
     retraining_jobs,
     records.collect,
-    lambda found: compare.table(found, ROBOTS, (*RETRAINED_ROWS, *REFERENCES)),
+    retraining_table,
     lambda found: compare_plots.curves(found, ROBOTS, (*RETRAINED_ROWS, *REFERENCES)),
     retraining_first,
 )
