@@ -20,6 +20,7 @@ from tacit.reproduce import (
     demos_runs,
     grid_runs,
     overall,
+    published,
     records,
     robots,
     table_robots,
@@ -249,7 +250,19 @@ def test_the_papers_table_stands_beside_ours():
     assert swimmer.endswith("| 165 ± 59 / 0.22 ± 0.09 |")
     assert "| 6057 ± 313 / 0 |" in text
     assert list(robots.ABLATION) == ["beta 1e-05", "beta 0.0001", "beta 0.001", "beta 0.01", "no pre-training"]
-    assert all(len(numbers) == 5 for numbers in robots.PUBLISHED.values())
+    assert all(len(numbers) == 5 for numbers in published.OF_THE_PAPER.values())
+
+
+def test_earlier_numbers_stand_beside_ours():
+    """Each belongs to a row of some experiment, and the table says where it is from."""
+    labels = {job.label for name in ("robots", "robots-contenders", "transfer") for job in jobs_of(name, (0,))}
+    assert set(published.OTHERS) <= labels
+    text = reproduce.find("robots").table(results_of([record("HalfCheetah: vicrl", 0, 5000.0)]))
+    assert "| Liu 3998 ± 261 / 0 |" in text
+    assert published.NOTE in text
+    text = reproduce.find("transfer").table(results_of([record("Point: ppo", 0, 5.0), record("Ant: gacl", 0, 5.0)]))
+    assert "| Malik 50 / 0.60 |" in text
+    assert "7200" not in text
 
 
 def grid_record(label, seed, value):

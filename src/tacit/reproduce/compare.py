@@ -41,6 +41,16 @@ class Row:
     """Steps and the like, smaller when it is only tried out."""
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What others found, for a last column of a table."""
+
+    title: str
+    cells: Mapping[str, str]
+    """By "GROUP: ROW"."""
+    note: str = ""
+
+
 CONTROLS = {
     # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
     # (Run by ME-ICRL's loop with a multiplier of 0: what its cost is, and how it is learned, makes no difference.)
@@ -169,13 +179,11 @@ WITHOUT_COST = ("ppo, cloned",)
 """Rows whose network is not used by anybody."""
 
 
-def table(
-    results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], beside: Mapping[str, str] | None = None
-) -> str:
-    """A table a group and kind of policy, a row a method; `beside` is {"GROUP: ROW": what others found}."""
+def table(results: Mapping[str, Any], groups: Sequence[str], rows: Sequence[str], beside: Beside | None = None) -> str:
+    """A table a group and kind of policy, a row a method; and what the costs know."""
     parts = []
     labels = wanted(results)
-    head = [*HEAD, "the paper: reward / violation rate"] if beside else list(HEAD)
+    head = [*HEAD, beside.title] if beside else list(HEAD)
     for agent in AGENTS:
         for group in groups_in(results, groups):
             lines = [f"**{group}, {agent} policy**", "", *header(head)]
@@ -185,12 +193,13 @@ def table(
                 if f"{group}: {row}" not in labels:
                     continue  # no run of it was wanted; where it is missing, its line is empty
                 cells = [row, *_cells(runs_of(results, group, row), agent)]
-                cells += [beside.get(f"{group}: {row}", "")] if beside else []
+                cells += [beside.cells.get(f"{group}: {row}", "")] if beside else []
                 lines.append("| " + " | ".join(cells) + " |")
             parts.append("\n".join(lines))
     parts += [_costs(results, group, rows) for group in groups_in(results, groups)]
     free = NOTE_FREE if any(map(charges_nothing, results["runs"])) else ""
-    return "\n\n".join(filter(None, [*parts, NOTE, free])) + "\n"
+    said = beside.note if beside else ""
+    return "\n\n".join(filter(None, [*parts, NOTE, free, said])) + "\n"
 
 
 def _costs(results: Mapping[str, Any], group: str, rows: Sequence[str]) -> str:

@@ -17,14 +17,16 @@ from tacit.reproduce import (
     demos_runs,
     noise_runs,
     overall,
+    published,
     records,
     screens,
     transfer_runs,
     tuning,
 )
-from tacit.reproduce.compare import METHODS, REFERENCES, Row
-from tacit.reproduce.deep_runs import PAPER, ROBOTS
+from tacit.reproduce.compare import METHODS, REFERENCES, Beside, Row
+from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.published import EARLIER
 
 SEEDS = (0, 1, 2)
 MORE_OF_OURS = (3, 4)
@@ -37,32 +39,6 @@ PLAIN = "no pre-training"
 BETA_ROWS = {f"beta {beta:g}": Row("mce", "paper", {"beta": beta}) for beta in BETAS}
 PRETRAINING = {"with pre-training": Row("mce", "paper"), PLAIN: Row("mce", "paper", {"pretrain_epochs": 0})}
 ABLATION = {**BETA_ROWS, PLAIN: PRETRAINING[PLAIN]}
-PUBLISHED = {
-    "Ant": (("5985 ± 259", "0"), ("7338 ± 211", "0"), ("6057 ± 313", "0"), ("6228 ± 316", "0"), ("7131 ± 313", "0")),
-    "HalfCheetah": (
-        ("3895 ± 295", "0"),
-        ("4085 ± 565", "0"),
-        ("3499 ± 492", "0.002 ± 0.002"),
-        ("2377 ± 631", "0.024 ± 0.012"),
-        ("3609 ± 490", "0"),
-    ),
-    "Swimmer": (
-        ("177 ± 52", "0.33 ± 0.09"),
-        ("257 ± 44", "0.002 ± 0.001"),
-        ("253 ± 54", "0.12 ± 0.04"),
-        ("192 ± 43", "0.11 ± 0.05"),
-        ("165 ± 59", "0.22 ± 0.09"),
-    ),
-    "Walker": (("1647 ± 100", "0"), ("1858 ± 44", "0"), ("1746 ± 81", "0"), ("1732 ± 77", "0"), ("1656 ± 71", "0")),
-    "Pendulum": (
-        ("27 ± 3", "0.22 ± 0.05"),
-        ("26 ± 3", "0.11 ± 0.03"),
-        ("32 ± 3", "0.12 ± 0.03"),
-        ("29 ± 4", "0.17 ± 0.02"),
-        ("21 ± 1", "0.23 ± 0.04"),
-    ),
-}
-"""The paper's table: (reward, violation rate) for the rows of ABLATION, mean ± standard error over its 10 seeds."""
 
 
 def env_of(robot: str) -> str:
@@ -87,7 +63,7 @@ def jobs_of(
 def _experiment(
     rows: Mapping[str, Row],
     steps: Mapping[str, int] | None = None,
-    beside: Mapping[str, str] | None = None,
+    beside: Beside | None = None,
     ours: str = "mce",
 ) -> Experiment:
     def jobs(seeds: list[int], quick: bool = False) -> list[Any]:
@@ -104,22 +80,13 @@ def _experiment(
     return Experiment(SEEDS, jobs, records.collect, table, figure)
 
 
-def _published() -> dict[str, str]:
-    return {
-        f"{robot}: {row}": f"{reward} / {rate}"
-        for robot, numbers in PUBLISHED.items()
-        for row, (reward, rate) in zip(ABLATION, numbers, strict=True)
-    }
-
-
-MCE_OF_PAPER = {f"{robot}: mce": f"{reward:g} / {rate:g}" for robot, (reward, rate) in PAPER.items()}
 EXPERIMENTS = {
-    "robots": _experiment({**compare.rows_of((*METHODS, *REFERENCES)), **compare.CONTROLS}, beside=MCE_OF_PAPER),
-    "robots-paper": _experiment(compare.rows_of(METHODS, "paper"), steps=PAPER_STEPS, beside=MCE_OF_PAPER),
-    "robots-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc"))),
+    "robots": _experiment({**compare.rows_of((*METHODS, *REFERENCES)), **compare.CONTROLS}, beside=EARLIER),
+    "robots-paper": _experiment(compare.rows_of(METHODS, "paper"), steps=PAPER_STEPS, beside=EARLIER),
+    "robots-contenders": _experiment(compare.rows_of(("mce", "bc2l", "irl-correction", "bc")), beside=EARLIER),
     "robots-beta": _experiment(BETA_ROWS, PAPER_STEPS, ours=USUAL),
     "robots-pretraining": _experiment(PRETRAINING, PAPER_STEPS, ours="with pre-training"),
-    "table-ablation": _experiment(ABLATION, PAPER_STEPS, _published(), ours=USUAL),
+    "table-ablation": _experiment(ABLATION, PAPER_STEPS, beside=published.ablation(ABLATION), ours=USUAL),
     "robots-screens": screens.EXPERIMENT,
     "robots-noise": noise_runs.EXPERIMENT,
     "transfer": transfer_runs.TRANSFER,

@@ -1,0 +1,95 @@
+"""What others report of the same tasks, to stand beside our numbers. (Not an experiment itself.)
+
+None of it is a target: their demonstrators, simulators and numbers of steps are others (the paper's 4 to 20 million,
+earlier work 4 to 8). Sources are named in each cell:
+
+    the paper    MCE-ICRL, mean (± standard error) of 10 seeds, violating steps
+    Malik        the first paper on ME-ICRL (2021), 10 seeds, read off its figures (to 3 %), violating steps; "BC" there
+                 is a binary classifier. Its transferred GACL and BC2L were run with faults, and are left out
+    Liu          training logs of HalfCheetah that came with the benchmark (2023), 5 seeds, the last twentieth of the
+                 episodes: reward until the first violation, violating episodes; ± is the standard deviation
+    Hugessen     their runs (2024) of that benchmark's code, and of their own method (SAC, 5 million steps), 5 seeds:
+                 feasible reward, violating episodes; ~ is read off figures
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tacit.reproduce.compare import Beside
+from tacit.reproduce.deep_runs import PAPER
+
+OF_THE_PAPER = {
+    "Ant": (("5985 ± 259", "0"), ("7338 ± 211", "0"), ("6057 ± 313", "0"), ("6228 ± 316", "0"), ("7131 ± 313", "0")),
+    "HalfCheetah": (
+        ("3895 ± 295", "0"),
+        ("4085 ± 565", "0"),
+        ("3499 ± 492", "0.002 ± 0.002"),
+        ("2377 ± 631", "0.024 ± 0.012"),
+        ("3609 ± 490", "0"),
+    ),
+    "Swimmer": (
+        ("177 ± 52", "0.33 ± 0.09"),
+        ("257 ± 44", "0.002 ± 0.001"),
+        ("253 ± 54", "0.12 ± 0.04"),
+        ("192 ± 43", "0.11 ± 0.05"),
+        ("165 ± 59", "0.22 ± 0.09"),
+    ),
+    "Walker": (("1647 ± 100", "0"), ("1858 ± 44", "0"), ("1746 ± 81", "0"), ("1732 ± 77", "0"), ("1656 ± 71", "0")),
+    "Pendulum": (
+        ("27 ± 3", "0.22 ± 0.05"),
+        ("26 ± 3", "0.11 ± 0.03"),
+        ("32 ± 3", "0.12 ± 0.03"),
+        ("29 ± 4", "0.17 ± 0.02"),
+        ("21 ± 1", "0.23 ± 0.04"),
+    ),
+}
+"""Its table of ablations: (reward, violation rate) with entropy weights 1e-5 to 1e-2, and without pre-training."""
+
+
+def ablation(rows: Iterable[str]) -> Beside:
+    """The paper's table beside rows in its order."""
+    names = list(rows)
+    cells = {
+        f"{robot}: {row}": f"{reward} / {rate}"
+        for robot, numbers in OF_THE_PAPER.items()
+        for row, (reward, rate) in zip(names, numbers, strict=True)
+    }
+    return Beside("the paper: reward / violation rate", cells)
+
+
+NOTE = (
+    "*Others*: the paper, mean of 10 seeds, violating steps; Malik et al. 2021, read off figures, violating steps; Liu "
+    "et al. 2023, logs of the last twentieth of training, ± standard deviation, violating episodes; Hugessen et al. "
+    "2024, their runs of Liu's code and of their own method, violating episodes, ~ read off figures. Their "
+    "demonstrators, simulators and steps (4 to 20 million) are others: for orientation."
+)
+OTHERS = {f"{robot}: mce": f"the paper {reward:g} / {rate:g}" for robot, (reward, rate) in PAPER.items()}
+OTHERS |= {
+    "HalfCheetah: gacl": "Malik 3100 / 0.006; Liu 3671 ± 243 / 0; Hugessen ~3830 / 0",
+    "HalfCheetah: me-icrl": "Malik 3370 / 0; Liu 3045 ± 2461 / 0.40; Hugessen 2375 / 0.20",
+    "HalfCheetah: vicrl": "Liu 3998 ± 261 / 0",
+    "HalfCheetah: bc2l": "Malik 1560 / 0.48; Liu 848 ± 763 / 0.46",
+    "HalfCheetah: irl-correction": "Hugessen ~8500",
+    "HalfCheetah: ppo": "Malik 55 / 1",
+    "HalfCheetah: rcpo": "Liu 3811 ± 555 / 0",
+    "Ant: gacl": "Malik 7200 / 0; Hugessen ~8700 / 0",
+    "Ant: me-icrl": "Malik 7350 / 0; Hugessen 7006 / 0.004",
+    "Ant: bc2l": "Malik 6900 / 0.03",
+    "Ant: irl-correction": "Hugessen ~8200",
+    "Ant: ppo": "Malik 3000 / 0.30",
+    "Swimmer: gacl": "Hugessen ~425 / 0.68",
+    "Swimmer: me-icrl": "Hugessen 160 / 0.84",
+    "Swimmer: irl-correction": "Hugessen ~540",
+    "Walker: gacl": "Hugessen ~25 / 0",
+    "Walker: me-icrl": "Hugessen 318 / 0.36",
+    "Walker: irl-correction": "Hugessen ~1240",
+    "Pendulum: gacl": "Hugessen ~0.3 / 1",
+    "Pendulum: me-icrl": "Hugessen 5.2 / 0.75",
+    "Pendulum: irl-correction": "Hugessen ~15",
+    "Point: me-icrl": "Malik 140 to 148",
+    "Point: ppo": "Malik 50 / 0.60",
+    "BrokenAnt: me-icrl": "Malik ~2850",
+    "BrokenAnt: ppo": "Malik 1100 / 0.30",
+}
+EARLIER = Beside("others: reward / violation rate", OTHERS, NOTE)
