@@ -35,7 +35,7 @@ test-extras:  ## what needs torch with Stable-Baselines3, Ray, W&B or rliable, i
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q torch==2.13.0
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q -c .venv-extras/constraints.txt \
 	  -e '.[sb3,ray,wandb,onnx,minari,tensorboard]' rliable 'pandas<3' pytest hypothesis
-	.venv-extras/bin/python -c 'import ray, rliable, stable_baselines3, wandb'
+	.venv-extras/bin/python -c 'import ray, rliable.library, stable_baselines3, wandb'
 	.venv-extras/bin/python -m pytest tests/test_sb3.py tests/test_rliable.py tests/test_sweep_ray.py
 	.venv-extras/bin/python -m pytest tests/test_docs.py tests/test_sinks.py -k "sb3 or wandb_offline"
 
@@ -60,7 +60,7 @@ lint: $(VENV)/.dev  ## ruff and mypy
 docs: $(VENV)/.dev  ## the documentation as a site in site/, to be opened from the disk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-results: $(VENV)/.dev  ## measure the results that are committed under results/ again (minutes)
+results: $(VENV)/.dev  ## measure the exact method's results again; the others are `tacit reproduce NAME` (minutes)
 	$(BIN)/tacit reproduce exact-stochasticity
 	$(BIN)/python -m benchmarks exact --out results/bench-exact.json
 
