@@ -14,6 +14,7 @@ import pytest
 from tacit import launch, presets, storage
 from tacit.cli import main
 from tacit.forward import ppo, ppo_lagrangian, ppo_reference, rcpo
+from tacit.forward.collect import make_vec
 from tacit.inverse.registry import find
 from tacit.run import Run
 
@@ -201,3 +202,35 @@ def test_checkpoint_of_another_agent(grid, tmp_path):
 def test_json_summary_is_finite(grid):
     for _, summary in grid.values():
         assert np.isfinite(json.loads(json.dumps(summary))["table"]["learned"]["return"]["value"])
+
+
+@pytest.mark.parametrize("unit", ["reward", "rbar"])
+def test_rcpo_learns_from_the_penalised_reward(unit, monkeypatch):
+    """By hand: one signal, R - lam u c, and afterwards lam + lr (mean c - budget)."""
+    seen = []
+    improve = ppo.improve
+
+    def spy(config, state, rollout, signals, **more):
+        seen.append((rollout, signals, more))
+        return improve(config, state, rollout, signals, **more)
+
+    monkeypatch.setattr(ppo, "improve", spy)
+    env = make_vec("tacit/Pendulum-v0", 4)
+    config = ppo_lagrangian.Config(
+        critics="single",
+        penalty_unit=unit,
+        multiplier_init=3.0,
+        multiplier_lr=0.5,
+        budget=0.01,
+        rollout_steps=256,
+        batch_size=64,
+        epochs=1,
+        normalize_reward=False,
+    )
+    state, _, _ = ppo_lagrangian.iterate(env, config, ppo_lagrangian.init(env, config, 0))
+    ((rollout, (signal,), more),) = seen
+    u = np.abs(rollout.rew).mean() if unit == "rbar" else 1.0
+    assert rollout.cost.any()
+    np.testing.assert_allclose(signal, rollout.rew - 3.0 * u * rollout.cost, rtol=1e-12)
+    assert "weights" not in more  # nothing but that signal
+    assert state.multiplier.value == pytest.approx(3.0 + 0.5 * (rollout.cost.mean() - 0.01))
