@@ -5,7 +5,9 @@
 `demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
 (preset `reference`, seeds 50 to 52): of their episodes, sampled with seeds of their own, those that break the
 constraint at least once take the place of the last 10, 25 or 40 of the 50. So a violating demonstration is a good one
-by the reward, and a whole one; nothing tells it from the others. Returns are compared with the clean 50.
+by the reward, and a whole one; nothing tells it from the others. Returns are compared with the clean 50. MCE-ICRL is
+there twice: the preset's large square on demonstrations forgives whatever was ever demonstrated; with a small one, as
+small as the learner's, it matters how often.
 
 Both on the steps of `robots`, with which they have runs in common; `bc` is the clone with which the two methods begin.
 (`robots` has the experiments.)
@@ -13,7 +15,7 @@ Both on the steps of `robots`, with which they have runs in common; `bc` is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,8 @@ ROBOTS = ("Pendulum", "Swimmer")
 SEEDS = (0, 1, 2)
 METHODS = ("mce", "me-icrl", "bc")
 ROWS = compare.rows_of(METHODS)
+EVEN = "mce, equal squares"
+SHARE_ROWS = {"mce": ROWS["mce"], EVEN: Row("mce", settings={"expert_square": 0.1})} | ROWS
 ALL = 50
 COUNTS = (1, 5, 10, 20, ALL)
 SHARES = (0.2, 0.5, 0.8)
@@ -175,7 +179,7 @@ def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = 
         for robot in ROBOTS:
             for share in (0.0, SHARES[1]) if quick else (0.0, *SHARES):
                 later = str(mixed_file(violators[robot], share)) if robot in violators else LATER
-                for name, row in ROWS.items():
+                for name, row in SHARE_ROWS.items():
                     demos = later if share else None
                     group = share_group(robot, share)
                     wanted.append(compare.job(group, name, row, env_of(robot), seed, quick, demos=demos))
@@ -207,12 +211,12 @@ def _panels() -> dict[str, compare_plots.Numbers]:
 
 
 def _experiment(
-    groups: Mapping[str, float], jobs: Any, table: Any, xlabel: str, log: bool, **staged: Any
+    groups: Mapping[str, float], rows: Iterable[str], jobs: Any, table: Any, xlabel: str, log: bool, **staged: Any
 ) -> Experiment:
     ticks = {value: f"{value:g}" for value in groups.values()}
 
     def figure(results: dict[str, Any]) -> bytes:
-        return compare_plots.against(results, groups, METHODS, _panels(), xlabel, log=log, ticks=ticks)
+        return compare_plots.against(results, groups, list(rows), _panels(), xlabel, log=log, ticks=ticks)
 
     return Experiment(SEEDS, jobs, records.collect, table, figure, **staged)
 
@@ -224,10 +228,11 @@ def count_table(results: dict[str, Any]) -> str:
 
 def share_table(results: dict[str, Any]) -> str:
     results, groups = beside_clean(results), list(SHARE_GROUPS)
-    return overall.table(results, groups, METHODS) + compare.table(results, groups, METHODS)
+    rows = list(SHARE_ROWS)
+    return overall.table(results, groups, rows) + compare.table(results, groups, rows)
 
 
-COUNT = _experiment(COUNT_GROUPS, count_jobs, count_table, "demonstrations", True)
+COUNT = _experiment(COUNT_GROUPS, METHODS, count_jobs, count_table, "demonstrations", True)
 VIOLATING = _experiment(
-    SHARE_GROUPS, share_jobs, share_table, "violating demonstrations, %", False, first=first, make=make
+    SHARE_GROUPS, SHARE_ROWS, share_jobs, share_table, "violating demonstrations, %", False, first=first, make=make
 )
