@@ -15,6 +15,7 @@ from tacit.reproduce.compare import expert_of, groups_in, rows_in, runs_of
 
 METHOD_COLOURS = {"mce": 0, "gacl": 1, "me-icrl": 2, "vicrl": 3, "bc2l": 4, "irl-correction": 5}
 REFERENCE_DASHES = {"ppo": (0, (1, 1.5)), "rcpo": (0, (6, 1.5, 1.5, 1.5)), "bc": (0, (3, 3))}
+REFERENCE_DASHES |= {"expert": (0, (5, 1.5, 1, 1.5, 1, 1.5))}
 Numbers = Callable[[Mapping[str, Any]], float | None]
 """What is drawn of a run; None where it has no such number."""
 

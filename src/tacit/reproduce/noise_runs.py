@@ -2,9 +2,9 @@
 
 After every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of position and
 velocity, for the demonstrator as for the learner: experts are trained in the noise first (preset `expert`, seed 0),
-also in none, and their violation-free episodes are the demonstrations of all methods and seeds. All learn on the steps
-of `decisions`. The controls are the clone with which they begin (`bc`), and one that follows the reward alone. VICRL's
-prior in the noise is the published one.
+also in none, and their violation-free episodes are the demonstrations of all methods and seeds; their own row has all
+of their episodes. All others learn on the steps of `decisions`. The controls are the clone with which they begin
+(`bc`), and one that follows the reward alone. VICRL's prior in the noise is the published one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ ENV = "tacit/HalfCheetah-v0"
 NOISES = (1e-1, 1e-2, 1e-3, 0.0)
 """The largest first: whether its expert finds legal episodes at all is the first thing to know."""
 SEEDS = (0, 1, 2)
-NAMES = (*METHODS, *CONTROLS)
+EXPERT = "expert"
+NAMES = (EXPERT, *METHODS, *CONTROLS)
 NOISY = {"vicrl": {"prior": [9.0, 1.0]}}
 LOWEST = 1e-4
 """Where no noise is drawn on a logarithmic axis."""
@@ -33,7 +34,7 @@ LATER = "(demonstrations of the expert in the noise)"
 def first(seeds: list[int], quick: bool = False) -> list[Job]:
     """An expert for each noise."""
     row = Row("expert", "expert", {"demonstrations": 5} if quick else {})
-    return [compare.job(group, "expert", row, ENV, 0, quick, world) for group, world in _worlds(quick).items()]
+    return [compare.job(group, EXPERT, row, ENV, SEEDS[0], quick, world) for group, world in _worlds(quick).items()]
 
 
 def _worlds(quick: bool) -> dict[str, dict[str, float]]:
@@ -45,10 +46,10 @@ def _worlds(quick: bool) -> dict[str, dict[str, float]]:
 
 
 def jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = None) -> list[Job]:
-    """One run a seed, noise and method; `made` are the experts."""
+    """One run a seed, noise and method, and the experts; `made` are the finished ones of these."""
     files = {task.job.label.partition(":")[0]: str(task.path / "demos.npz") for task in made or []}
     rows = {**short_rows(METHODS, ENV), **CONTROLS}
-    wanted = []
+    wanted = first(seeds, quick) if SEEDS[0] in seeds else []
     for seed in seeds:
         for name, row in rows.items():
             for group, world in _worlds(quick).items():
