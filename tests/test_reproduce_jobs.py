@@ -219,13 +219,13 @@ def test_a_part_of_an_experiment(cli):
     found = storage.read_json("results/small.json")
     assert [run["label"] for run in found["runs"]] == ["beta 1.0"]
     assert [(lost["label"], lost["reason"]) for lost in found["missing"]] == [("beta 0.1", "not asked for (--only)")]
-    output = cli("reproduce", "small", "--only", "0.1, 1.0", "--workers", 1)  # the other one; the first is finished
+    output = cli("reproduce", "small", "--only", "0.1", "beta 1.0", "--workers", 1)  # the first one is finished
     assert output.status == 0, output.stderr
     assert "2 jobs, 1 finished" in output.stderr
     assert "not asked for" not in output.stderr
     assert len(storage.read_json("results/small.json")["runs"]) == 2
-    for word in ("beta 7", "", "1.0,"):
-        output = cli("reproduce", "small", "--only", word)
+    for words in (["beta 7"], [""], ["beta 0.1", "1.0,"]):
+        output = cli("reproduce", "small", "--only", *words)
         assert output.status == 2
         assert "these are there: beta 0.1, beta 1.0" in " ".join(output.stderr.split())
 

@@ -18,6 +18,7 @@ from tacit.errors import RunFailed
 from tacit.run import Run, RunInUse, in_use
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
 from tacit.sweep_file import read
+from tacit.sweep_time import Pace, Rate
 from tacit.sweep_worker import BUSY, CRASHED, DONE, FAILED, WRONG, work
 
 GRID = "tacit/Gridworld-v0"
@@ -382,7 +383,7 @@ def test_a_folder_that_the_workers_do_not_share(monkeypatch, tmp_path):
 
 
 def test_forecasts():
-    known = {("a", "e"): 0.5}
+    known = Pace([Rate("a", "e", 100, 0.5, here=False)])
     tasks = [Task(Job("a", "e"), Path(f"nowhere/{i}"), steps=100) for i in range(4)]
     assert "4 jobs, 0 finished, 4 to run with 2 workers: about 2 min" in sweep_time.forecast(tasks, 2, known)
     assert "about 50 s" in sweep_time.forecast(tasks, 100, known)  # not less than the longest
@@ -403,10 +404,27 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
     (tmp_path / "results" / "broken.json").write_text("{")
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "DONE").touch()
-    assert sweep_time.pace("runs", "results") == {("mce-exact", GRID): 40.0, ("x", "y"): 0.5}
-    # The machine of the results was four times as fast with what was also run here, so it was with the rest.
-    storage.write_json("results/b.json", {"runs": [{"algo": "mce-exact", "env": GRID, "seconds": 10.0, "steps": None}]})
-    assert sweep_time.pace("runs", "results") == {("mce-exact", GRID): 40.0, ("x", "y"): 2.0}
-    (tmp_path / "results" / "b.json").unlink()
+    known = sweep_time.pace("runs", "results")
+    assert known == Pace([Rate("mce-exact", GRID, 1, 40.0, here=True), Rate("x", "y", 100, 0.5, here=False)])
+    assert (known.seconds("mce-exact", GRID, None), known.seconds("x", "y", 200), known.seconds("x", "z", 1)) == (
+        40.0,
+        100.0,
+        None,
+    )
     run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00", "resumed": [{"step": 1}]})
-    assert ("mce-exact", GRID) not in sweep_time.pace("runs", "results")
+    assert sweep_time.pace("runs", "results").seconds("mce-exact", GRID, None) is None
+
+
+def test_what_a_run_takes_here():
+    results = [Rate("a", "e", 1000, 2.0, here=False), Rate("b", "e", 1000, 3.0, here=False)]
+    assert Pace(results).seconds("a", "e", 500) == 1000.0
+    # This machine is twice as fast with the same run; so it will be with others.
+    own = [Rate("a", "e", 1000, 1.0, here=True)]
+    assert Pace([*results, *own]).seconds("a", "e", 1000) == 1000.0
+    assert Pace([*results, *own]).seconds("b", "e", 1000) == 1500.0
+    # A short run mostly starts: it says nothing of long ones, nor of the machine.
+    short = [Rate("a", "e", 10, 50.0, here=True)]
+    assert Pace([*results, *short]).seconds("a", "e", 1000) == 2000.0
+    assert Pace([*results, *short]).seconds("b", "e", 1000) == 3000.0
+    assert Pace([*results, *short]).seconds("a", "e", 20) == 1000.0
+    assert Pace(short).seconds("a", "e", 1000) == 50_000.0  # better than nothing

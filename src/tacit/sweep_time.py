@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -17,8 +18,42 @@ from tacit.run import Run
 if TYPE_CHECKING:
     from tacit.sweep import Task
 
-Pace = dict[tuple[str, str], float]
-"""Of an algorithm in an environment: seconds an environment step, or seconds a run where steps are not counted."""
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast a run was: seconds an environment step, or seconds a run where steps are not counted."""
+
+    algo: str
+    env: str
+    steps: int
+    seconds: float
+    here: bool
+    """In the folder of runs; else it is from results, which may be of another machine."""
+
+
+class Pace(list[Rate]):
+    """What is known of how fast runs are."""
+
+    def seconds(self, algo: str, env: str, steps: int | None) -> float | None:
+        """What a run will take; None when nothing like it was measured.
+
+        By runs of about as many steps (a short one mostly starts), if there are any; by those that were made here, if
+        there are any; else by results, made longer or shorter by as much as this machine differs with equal runs.
+        """
+        length = steps or 1
+        known = [rate for rate in self if (rate.algo, rate.env) == (algo, env)]
+        known = [rate for rate in known if length <= 4 * rate.steps <= 16 * length] or known
+        own = [rate.seconds for rate in known if rate.here]
+        if own:
+            return length * median(own)
+        return length * self._slower() * median(rate.seconds for rate in known) if known else None
+
+    def _slower(self) -> float:
+        found: dict[tuple[str, str, int], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+        for rate in self:
+            found[rate.algo, rate.env, rate.steps][rate.here].append(rate.seconds)
+        ratios = [median(own) / median(others) for others, own in found.values() if own and others and median(others)]
+        return median(ratios) if ratios else 1.0
 
 
 def record_of(run: Run) -> dict[str, Any]:
@@ -47,10 +82,7 @@ def settings_of(algo: str, env: str, config: Mapping[str, Any]) -> str:
 
 
 def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results") -> Pace:
-    """Of the finished runs in a folder, and, for what is not among them, of those that measured results were made of.
-
-    Results may be of a machine that is faster or slower: by as much as it was with what both have run.
-    """
+    """Of the finished runs in a folder, and of those that measured results were made of."""
     here: list[Any] = []
     for done in Path(out).glob("*/DONE"):
         try:
@@ -66,28 +98,20 @@ def pace(out: str | os.PathLike[str], results: str | os.PathLike[str] = "results
         # What is only tried out takes its time to start, not to run.
         runs = content.get("runs") if isinstance(content, dict) and not content.get("quick") else None
         elsewhere += runs if isinstance(runs, list) else []
-    own, others = _rates(here), _rates(elsewhere)
-    ratios = [own[key] / others[key] for key in own.keys() & others.keys() if others[key] > 0]
-    slower = median(ratios) if ratios else 1.0
-    return {key: slower * rate for key, rate in others.items()} | own
-
-
-def _rates(records: Iterable[Any]) -> Pace:
-    """The median of each algorithm in each environment."""
-    found = defaultdict(list)
-    for record in records:
-        try:
-            key, rate = (record["algo"], record["env"]), record["seconds"] / (record["steps"] or 1)
-        except (KeyError, TypeError):
-            continue
-        found[key].append(rate)
-    return {key: median(values) for key, values in found.items()}
+    known = Pace()
+    for records, own in ((here, True), (elsewhere, False)):
+        for record in records:
+            try:
+                steps = record["steps"] or 1
+                known.append(Rate(record["algo"], record["env"], steps, record["seconds"] / steps, own))
+            except (KeyError, TypeError):
+                continue
+    return known
 
 
 def expected(task: Task, known: Pace) -> float | None:
     """Seconds that a task will take from its beginning; None when nothing like it was measured."""
-    rate = known.get((task.job.algo, task.job.env))
-    return None if rate is None else rate * (task.steps or 1)
+    return known.seconds(task.job.algo, task.job.env, task.steps)
 
 
 def estimate(tasks: Sequence[Task], workers: int | None, known: Pace) -> dict[str, Any]:

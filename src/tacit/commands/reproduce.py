@@ -15,7 +15,7 @@ Examples:
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
   tacit reproduce table-experts --keep               what the JSON has is not run again, even if its run is elsewhere
-  tacit reproduce table-experts --only Swimmer,Ant   run only what is about these, draw what else is there
+  tacit reproduce table-experts --only Swimmer Ant   run only what is about these, draw what else is there
   tacit reproduce table-experts --redraw             table and figure anew, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
 Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
-Words = Annotated[str | None, tyro.conf.arg(metavar="TEXT[,TEXT]")]
+Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 SETS = 20
 NOT_ASKED_FOR = "not asked for (--only)"
@@ -64,7 +64,7 @@ def main(args: list[str]) -> Any:
         dry_run: bool = False,
         no_run: bool = False,
         keep: bool = False,
-        only: Words = None,
+        only: Words = (),
         redraw: bool = False,
         list: bool = False,
         json: bool = False,
@@ -83,7 +83,7 @@ def main(args: list[str]) -> Any:
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
             keep: Take over what the results in OUT hold of runs that are not in RUNS, instead of running them again.
-            only: Run only runs whose label has one of these words in it (Swimmer, "beta 0.001"), comma-separated.
+            only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or what has the text in its label.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
@@ -107,14 +107,13 @@ def main(args: list[str]) -> Any:
             if sets is not None:
                 raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
             kept = experiments.earlier(name, Path(out)) if keep and not quick else {}
-            words = [] if only is None else [word.strip() for word in only.split(",")]
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, words)
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, only)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
             idle = {
                 "--no-run": no_run,
                 "--keep": keep,
-                "--only": only is not None,
+                "--only": bool(only),
                 "--ray": ray is not None,
                 "--workers": workers is not None,
             }
@@ -217,19 +216,12 @@ def _from_runs(
         knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
 
-    before, tasks = experiments.plan(module, chosen, quick, runs, False, kept)
+    before, tasks = experiments.plan(module, chosen, quick, runs, False, kept, only)
+    labels = experiments.chosen_labels([task.job for task in tasks], only)
     taken = experiments.taken_over(tasks, kept)  # once: what is run for others may change the names of what follows
 
-    def asked_for(task: Task) -> bool:
-        return not only or any(word in task.job.label for word in only)
-
     def to_do(tasks: Sequence[Task]) -> list[Task]:
-        return [task for task in tasks if (task.job.label, task.job.seed) not in taken and asked_for(task)]
-
-    for word in only:
-        if not word or not any(word in task.job.label for task in tasks):
-            labels = ", ".join(dict.fromkeys(task.job.label for task in tasks))
-            raise UserError(f"--only: no run is about {word!r}; these are there: {labels}")
+        return [task for task in tasks if (task.job.label, task.job.seed) not in taken and task.job.label in labels]
 
     crew = workers or (usable_cpus() if ray is None else None)
     known = pace(runs, out)
@@ -246,11 +238,15 @@ def _from_runs(
             if before:
                 run_tasks(before, workers=workers, ray=ray)
                 tasks = experiments.plan(module, chosen, quick, runs, True, kept)[1]
-            run_tasks([task for task in to_do(tasks) if experiments.can_run(task)], workers=workers, ray=ray)
+            tried = {task.path: task.message for task in before}  # who failed there is not tried again
+            for task in tasks:
+                task.message = tried.get(task.path, task.message)
+            new = [task for task in to_do(tasks) if experiments.can_run(task) and task.path not in tried]
+            run_tasks(new, workers=workers, ray=ray)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command goes on from here") from None
     for task in tasks:
-        if not (task.done or asked_for(task)):
+        if not task.done and task.job.label not in labels:
             task.message = NOT_ASKED_FOR
     found = experiments.gather(module, tasks, taken)
     if not found["runs"]:

@@ -94,13 +94,36 @@ def find(name: str) -> Any:
     return import_module(f"tacit.reproduce.{name.replace('-', '_')}")
 
 
+def chosen_labels(jobs: Iterable[Job], words: Sequence[str]) -> set[str]:
+    """Labels of the jobs that are meant by one of the words; of all without any. UserError for a word that means none.
+
+    A word is a label, its group or its row; what is none of these is a part of a label.
+    """
+    labels = list(dict.fromkeys(job.label for job in jobs))
+    found = set(() if words else labels)
+    for word in words:
+        meant = [label for label in labels if word in (label, *label.split(": ", 1))]
+        meant = meant or [label for label in labels if word and word in label]
+        if not meant:
+            raise UserError(f"--only: no run is about {word!r}; these are there: {', '.join(labels)}")
+        found |= set(meant)
+    return found
+
+
 def plan(
-    module: Any, seeds: list[int], quick: bool, runs: str, making: bool, kept: Kept | None = None
+    module: Any,
+    seeds: list[int],
+    quick: bool,
+    runs: str,
+    making: bool,
+    kept: Kept | None = None,
+    words: Sequence[str] = (),
 ) -> tuple[list[Task], list[Task]]:
     """(runs that others need, the runs of the experiment). With `making`, files that are made of the first are made.
 
     A run that needs what is not there, or cannot use it, is a task that `can_run` says no of, with the reason. Of the
-    first, those of seeds are left out of which everything is finished or `kept`.
+    first, those of seeds are left out of which everything is finished, `kept` or not meant by the `words`; and where
+    the words mean some of the first, too (the same robot, the same noise), the others.
     """
     from tacit.sweep import prepare
 
@@ -108,15 +131,22 @@ def plan(
         return [], _all_of(module.jobs(seeds, quick), runs)
     before: dict[Path, Task] = {}
     tasks: list[Task] = []
+    stages: list[tuple[list[Task], list[Task]]] = []
     for seed in seeds:
         needed = prepare(module.first([seed], quick), runs)
         made = [task for task in needed if task.done]
         if making and made and getattr(module, "make", None) is not None:
             module.make(made, quick)
-        own = [_task(job, runs) for job in module.jobs([seed], quick, made)]
-        if not all(task.done or kept_for(task, kept or {}) for task in own):
-            before |= {task.path: task for task in needed}
-        tasks += own
+        stages.append((needed, [_task(job, runs) for job in module.jobs([seed], quick, made)]))
+        tasks += stages[-1][1]
+    labels = chosen_labels([task.job for task in tasks], words)
+    for needed, own in stages:
+        if not all(task.done or kept_for(task, kept or {}) for task in own if task.job.label in labels):
+            try:
+                meant = chosen_labels([task.job for task in needed], words)
+            except UserError:
+                meant = {task.job.label for task in needed}
+            before |= {task.path: task for task in needed if task.job.label in meant}
     return list(before.values()), tasks
 
 

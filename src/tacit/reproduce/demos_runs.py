@@ -190,6 +190,9 @@ def share_jobs(seeds: list[int], quick: bool = False, made: list[Task] | None = 
 # From the numbers
 
 
+NOTE = "*Demonstrations* are here those that come with Tacit, without violations, also where some were replaced."
+
+
 def beside_clean(results: dict[str, Any]) -> dict[str, Any]:
     """The same, beside what the clean demonstrations earn: a mixture is no measure of anybody."""
     earned = {robot: float(np.mean(clean(env_of(robot)).returns)) for robot in ROBOTS}
@@ -229,7 +232,7 @@ def count_table(results: dict[str, Any]) -> str:
 def share_table(results: dict[str, Any]) -> str:
     results, groups = beside_clean(results), list(SHARE_GROUPS)
     rows = list(SHARE_ROWS)
-    return overall.table(results, groups, rows) + compare.table(results, groups, rows)
+    return overall.table(results, groups, rows) + compare.table(results, groups, rows) + "\n" + NOTE + "\n"
 
 
 COUNT = _experiment(COUNT_GROUPS, METHODS, count_jobs, count_table, "demonstrations", True)

@@ -81,7 +81,7 @@ def _means(groups: Sequence[str], values: Mapping[str, np.ndarray | None], score
 
     word = "lower" if score.less_is_better else "higher"
     lines = [f"**all of {'; '.join(groups)}: {score.title}**", ""]
-    lines += header(["", "seeds x groups", "IQM [95 %]", f"P({ours} {word}) [95 %]"])
+    lines += header(["", "seeds x groups", "IQM [95 %]", f"P({ours} {word}), ties half [95 %]"])
     sign = -1.0 if score.less_is_better else 1.0
     against = values.get(ours)
     for row, found in values.items():

@@ -1,7 +1,7 @@
 """What others report of the same tasks, to stand beside our numbers. (Not an experiment itself.)
 
 None of it is a target: their demonstrators, simulators and numbers of steps are others (the paper's 4 to 20 million,
-earlier work 4 to 8). Sources are named in each cell:
+earlier work 1.5 to 8). Sources are named in each cell:
 
     the paper    MCE-ICRL, mean (± standard error) of 10 seeds, violating steps
     Malik        the first paper on ME-ICRL (2021), 10 seeds, read off its figures (to 3 %), violating steps; "BC" there
@@ -62,7 +62,7 @@ NOTE = (
     "*Others*: the paper, mean of 10 seeds, violating steps; Malik et al. 2021, read off figures, violating steps; Liu "
     "et al. 2023, logs of the last twentieth of training, ± standard deviation, violating episodes; Hugessen et al. "
     "2024, their runs of Liu's code and of their own method, violating episodes, ~ read off figures. Their "
-    "demonstrators, simulators and steps (4 to 20 million) are others: for orientation."
+    "demonstrators, simulators and steps (1.5 to 20 million) are others: for orientation."
 )
 OTHERS = {f"{robot}: mce": f"the paper {reward:g} / {rate:g}" for robot, (reward, rate) in PAPER.items()}
 OTHERS |= {
