@@ -87,12 +87,15 @@ $(BIN)/python:
 	  || { echo "Tacit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# A lock file is its own constraint, too: for `etils[epath]`, which MuJoCo asks for, pip would look for the newest release
+# although `etils` is pinned, and find that it has no hash.
+#
 # The package itself is installed last and editable, so that a `git pull` needs no new set-up unless the lock changed.
 $(VENV)/.core: requirements/core.lock pyproject.toml | $(BIN)/python
-	$(PIP) install -q --require-hashes -r requirements/core.lock
+	$(PIP) install -q --require-hashes -r requirements/core.lock -c requirements/core.lock
 	$(PIP) install -q --no-deps -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.core | $(BIN)/python
-	$(PIP) install -q --require-hashes -r requirements/dev.lock
+	$(PIP) install -q --require-hashes -r requirements/dev.lock -c requirements/dev.lock
 	@touch $@
