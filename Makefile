@@ -80,7 +80,7 @@ lock:  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 -q --upgrade -o requirements/dev.lock
 
 clean:  ## remove the environment and caches (runs are kept)
-	rm -rf $(VENV) .venv-sb3 .venv-commonroad .venv-recordings build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-extras .venv-audit .venv-commonroad .venv-recordings build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -86,6 +86,7 @@ COSTS = {
     "thresholds": random_cost(1, layers=()),
     "network": random_cost(2, thresholds=0),
     "beta": random_cost(3, thresholds=0, layers=(8, 2), head="beta"),
+    "leaky": random_cost(7, thresholds=0, head="leaky"),
     "linear": random_cost(4, thresholds=0, layers=()),
     "of actions": random_cost(5, act=2, at="current"),
     "of discrete actions": random_cost(6, act=4, n_actions=4),

@@ -109,8 +109,10 @@ def test_held_out_demonstrations_are_not_read():
     data = bc.Cloning(demos, BOX, bc.Config(held_out=4))
     assert len(data.learned[0]) == 6 * 25
     assert set(data.measure(cloned(demos, BOX, steps=10)[1])) == {"bc/nll", "bc/nll_held_out"}
-    with pytest.raises(UserError, match="nothing is left"):
-        bc.Cloning(demos, BOX, bc.Config(held_out=10))
+    for config in (bc.Config(held_out=10), bc.Config(held_out=5, demonstrations=5)):
+        with pytest.raises(UserError, match="nothing is left"):
+            bc.check_demonstrations("any", {}, config, demos)
+    bc.check_demonstrations("any", {}, bc.Config(held_out=5, demonstrations=6), demos)
 
 
 def test_standard_deviation_is_that_of_the_residuals_and_has_a_floor():

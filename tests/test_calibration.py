@@ -49,6 +49,7 @@ def test_the_quantile_by_hand():
     assert conformal_threshold(values, 0.05) == (19.0, 19)
     assert conformal_threshold(values[::-1], 0.5) == (10.0, 10)
     assert conformal_threshold(np.ones(9), 0.1) == (1.0, 9)
+    assert conformal_threshold(values, 1 - 1e-12) == (1.0, 1)
 
 
 @pytest.mark.parametrize(("n", "delta"), [(8, 0.1), (18, 0.05), (98, 0.01), (0, 0.5)])

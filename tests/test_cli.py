@@ -372,8 +372,10 @@ def test_plain_progress_is_rate_limited_and_ends_with_the_last_line(monkeypatch)
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    for _ in progress.track(range(10), "count", total=10, line=lambda i: f"i={i}", stream=stream):
-        now[0] += 0.5
+    with progress.live("count", total=10, stream=stream) as update:
+        for i in range(10):
+            now[0] += 0.5
+            update(f"i={i}")
     lines = stream.getvalue().splitlines()
     assert lines == [
         "count 4/10 i=3 (2.0 s, 3 s left)",
@@ -398,7 +400,9 @@ def test_progress_tells_how_far_it_got_when_stopped():
 def test_live_progress_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    assert list(progress.track(range(3), "count", total=3, line=lambda i: f"[i={i}]", stream=stream)) == [0, 1, 2]
+    with progress.live("count", total=3, stream=stream) as update:
+        for i in range(3):
+            update(f"[i={i}]")
     assert "3/3" in stream.getvalue()
     assert "[i=2]" in stream.getvalue()
 

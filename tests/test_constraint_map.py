@@ -74,6 +74,16 @@ def test_map_finds_the_wall_from_samples():
     assert first.value == pytest.approx(0.0, abs=0.15)
 
 
+def test_rows_are_drawn_by_costs_that_may_be_negative():
+    """Two of 3002 rows cost something; what is negative is not drawn in their place."""
+    rng = np.random.default_rng(0)
+    expert = rng.uniform([0.0, -1.0], [2.0, 1.0], (3000, 2)).astype(np.float32)
+    learner = np.concatenate([expert[:1000], [[-1.5, 0.0]] * 2, expert[1000:]]).astype(np.float32)
+    cost = np.concatenate([np.full(1000, -0.02), [1.0, 1.0], np.full(2000, -0.03)]).astype(np.float32)
+    drawn = constraint_map.fit_rows(wall(0.0).inputs, expert, learner, cost, rng, at="next")
+    assert drawn(np.array([[-1.5, 0.0]]))[0] > 2.0
+
+
 def test_clone_recovers_a_linear_policy_and_its_noise():
     rng = np.random.default_rng(2)
     obs = rng.standard_normal((4000, 3)).astype(np.float32)

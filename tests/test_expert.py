@@ -44,15 +44,33 @@ def test_train_and_demonstrate(cli, tmp_path):
     assert cli("learn", "expert", "tacit/HalfCheetah-v0").status == 2
 
 
-def test_film(cli, tmp_path):
+def test_film(cli, tmp_path, monkeypatch):
     """Of a clone on the pendulum: its episodes are short, and pictures take long."""
     learned = cli("learn", "bc", "tacit/Pendulum-v0", "--steps", 50, "--eval-episodes", 2, "--json")
     path = learned.json()["run"]
     # In a process of its own: the film is written by a child process, and JAX, loaded here, warns about forks.
-    command = [sys.executable, "-m", "tacit", "eval", path, "--episodes", "2", "--video", "run.mp4"]
+    command = [sys.executable, "-m", "tacit", "eval", path, "--episodes", "2", "--video", "run.MP4"]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    assert (tmp_path / "run.mp4").read_bytes()[4:8] == b"ftyp"
+    assert (tmp_path / "run.MP4").read_bytes()[4:8] == b"ftyp"
+    before = (Path(path) / "eval.jsonl").read_bytes()
+    monkeypatch.setattr("tacit.commands.eval.sampled", lambda *_: pytest.fail("measured before the film was refused"))
     assert cli("eval", path, "--episodes", 2, "--video", "run.txt").status == 2
+    assert (Path(path) / "eval.jsonl").read_bytes() == before
+
+
+def test_ending_an_episode_costs_what_was_asked_for(cli, monkeypatch):
+    from tacit.forward import ppo_lagrangian
+
+    charged = []
+
+    def stop(*_, terminal_cost, **__):
+        charged.append(terminal_cost)
+        raise UserError("enough")
+
+    monkeypatch.setattr(ppo_lagrangian, "learn", stop)
+    for options in (["--terminal-cost", 50], ["--fall-cost", 20], ["--terminal-cost", 50, "--fall-cost", 20], []):
+        cli("expert", "tacit/Pendulum-v0", *options)
+    assert charged == [50.0, 20.0, 70.0, 0.0]
 
 
 def test_resumed_equals_uninterrupted(cli, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from report_helpers import Page
 from tacit import demos as demonstrations
 from tacit import storage
+from tacit.calibration import scores, usual_threshold
 from tacit.cost import Inputs, LearnedCost, load_cost
 from tacit.cost_ensemble import CostEnsemble, disagree
 from tacit.demos.data import Trajectory, from_trajectories
@@ -70,6 +71,21 @@ def deep_run(tmp_path) -> Run:
             run.save_model(name, *cost_of(-1.0).to_arrays())
         run.finish({"table": {}, "threshold": {"truth": f"x < {WALL:g}", "found": None}, "boundaries": []})
     return run
+
+
+def test_demonstrations_that_were_left_aside_set_no_threshold(deep_run):
+    """Of a run with --demonstrations 3: the others' costs are of no consequence."""
+    with deep_run:  # dear where some of the demonstrations go
+        deep_run.save_model("map", *cost_of(-0.49).to_arrays())
+    before = explain(deep_run)["threshold"]
+    config = deep_run.read("config.json")
+    deep_run.write("config.json", {**config, "config": {"demonstrations": 3}})
+    run = Run.open(deep_run.path)
+    assert run.learned_from().sha256 == run.demonstrations().subset([0, 1, 2]).sha256
+    cost, highest = load_cost(run, "map"), float(cost_of(-0.49).of_rows(np.array([[-6.0, 0.0]], np.float32)).max())
+    first = explain(run)["threshold"]
+    assert first == pytest.approx(usual_threshold(scores(cost, run.demonstrations().first(3)), highest), rel=0.01)
+    assert first < before
 
 
 def test_the_planted_rule(deep_run):

@@ -140,14 +140,17 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demos", "import", "minari:ours/grid-v0", "-o", "back.npz", "--env", "tacit/Gridworld-v0"]) == 0
     assert demos.load("back.npz").sha256 == demos.load("grid.npz").sha256
     capsys.readouterr()
+    Path("ours-grid-v0.npz").write_bytes(b"mine")
     for args, said in (
         (["demos", "export", "grid.npz", "minari:ours/grid-v0"], "there is a Minari dataset"),
         (["demos", "import", "minari:ours/nothing-v0", "-o", "x.npz"], "there are: ours/grid-v0"),
+        (["demos", "import", "minari:ours/grid-v0"], "ours-grid-v0.npz exists: say where to write with -o FILE"),
         (["demos", "export", "grid.npz", "minari:///"], "no name of a Minari dataset"),
     ):
         assert main(args) == 2
         assert said in capsys.readouterr().err
     assert not Path("x.npz").exists()
+    assert Path("ours-grid-v0.npz").read_bytes() == b"mine"
 
 
 def test_an_environment_that_cannot_be_written_down() -> None:

@@ -252,6 +252,7 @@ def test_a_server_that_is_gone(page: Browser, server: Server) -> None:
     page.click("#ask")
     page.wait("!document.querySelector('#problem').hidden")
     assert "still running" in page.ask("document.querySelector('#problem').textContent")
+    assert page.complaints
     assert all("ERR_" in complaint for complaint in page.complaints)
     page.complaints.clear()
 

@@ -31,14 +31,6 @@ FIGURES: dict[str, Callable[[plots.Format], bytes]] = {
     ),
     "residuals": lambda f: plots.residual_curves(METRICS, format=f),
     "dual": lambda f: plots.dual_curve(METRICS, format=f),
-    "intervals": lambda f: plots.interval_lines(
-        [0, 0.1, 0.2],
-        {"a $ b": ([1, 2, 3], [0, 1, 2], [2, 3, 4]), "c": ([1, math.nan, 1],) * 3},
-        xlabel="slip",
-        ylabel="return",
-        reference=2.0,
-        format=f,
-    ),
     "cost along a feature": lambda f: feature_plots.cost_along(
         "x $ y",
         (-1.0, 3.0),
@@ -170,8 +162,6 @@ def test_bad_input_is_explained() -> None:
         grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES[:3], label="x")
     with pytest.raises(UserError, match="empty"):
         grid_plots.grid_map(())
-    with pytest.raises(UserError, match="one for each x"):
-        plots.interval_lines([1, 2], {"a": ([1], [1], [1])}, xlabel="x", ylabel="y")
 
 
 def test_maps_side_by_side() -> None:

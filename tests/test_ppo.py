@@ -449,6 +449,43 @@ def test_what_does_not_fit_is_refused():
         ppo_lagrangian.init(probes.match(N), dataclasses.replace(LAGRANGIAN, multiplier="lagrange"), 0)
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"max_grad_norm": -1.0}, "max_grad_norm is above 0, not -1.0"),
+        ({"gae_lambda": 2.0}, "gae_lambda is at least 0 and at most 1, not 2.0"),
+        ({"clip": -1.0}, "clip is above 0"),
+        ({"target_kl": 0.0}, "target_kl is above 0"),
+        ({"obs_clip": -1.0}, "obs_clip"),
+        ({"reward_clip": -1.0}, "reward_clip"),
+        ({"lr_final": -3.0}, "lr_final"),
+        ({"cost_gamma": 1.5}, "cost_gamma is above 0 and at most 1"),
+        ({"cost_gae_lambda": -0.1}, "cost_gae_lambda"),
+        ({"multiplier_max": -1.0}, "multiplier_max"),
+        ({"multiplier_lr": -1.0}, "multiplier_lr"),
+        ({"multiplier_ramp": -5}, "multiplier_ramp"),
+        ({"pid_smoothing": 3.0}, "pid_smoothing"),
+    ],
+)
+def test_settings_that_would_turn_learning_round(setting, words):
+    with pytest.raises(UserError, match=words):
+        ppo_lagrangian.init(probes.match(N), dataclasses.replace(LAGRANGIAN, **setting), 0)
+
+
+def test_bounds_may_be_infinite_and_the_early_stop_off():
+    free = {"max_grad_norm": np.inf, "obs_clip": np.inf, "reward_clip": np.inf, "multiplier_max": np.inf}
+    for kl in (None, np.inf):
+        ppo_lagrangian.init(probes.match(N), dataclasses.replace(LAGRANGIAN, target_kl=kl, **free), 0)
+
+
+def test_a_fixed_penalty_grows_with_the_cube_of_time():
+    config = dataclasses.replace(LAGRANGIAN, multiplier="fixed", multiplier_init=4.0, multiplier_ramp=1000)
+    start = ppo_lagrangian.init(probes.match(N), config, 0).multiplier
+    assert start.value == 0.0
+    found = [ppo_lagrangian.follow(config, start, None, steps).value for steps in (500, 1000, 5000)]
+    assert found == pytest.approx([0.5, 4.0, 4.0])
+
+
 def test_a_broken_environment_fails_the_run_and_leaves_the_state(monkeypatch):
     env = probes.match(N)
     state, _ = train(env, PLAIN, 1)

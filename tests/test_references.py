@@ -176,6 +176,10 @@ def test_published_presets():
         (["ppo", "tacit/Pendulum-v0", "--n-envs", "3"], "rollout_steps"),
         (["rcpo", "tacit/Pendulum-v0", "--penalty-unit", "advantage"], "single critic"),
         (["ppo", "tacit/Pendulum-v0", "--preset", "publishd"], "preset"),
+        (["ppo", "tacit/Point-v0", "--calibration", "7"], "no demonstrations of tacit/Point-v0 to hold out"),
+        (["bc", "tacit/Pendulum-v0", "--held-out", "50"], "nothing is left"),
+        (["bc", "tacit/Pendulum-v0", "--lr", "inf"], "lr must be a finite number"),
+        (["bc", "tacit/Pendulum-v0", "--hidden", "0"], "hidden are sizes"),
     ],
 )
 def test_bad_input(args, words, tmp_path, monkeypatch, capsys):

@@ -71,6 +71,9 @@ def test_options_that_do_nothing_are_refused(cli, tmp_path):
         (("exact-stochasticity", "--keep", "--workers", 2), "leave out --keep, --workers"),
         (("exact-stochasticity", "--only", "slip"), "leave out --only"),
         (("small", "--sets", 3), "say with --seeds how many"),
+        (("small", "--redraw", "--dry-run", "--keep"), "runs nothing: leave out --keep, --dry-run"),
+        (("small", "--redraw", "--seeds", 2, "--only", "x"), "leave out --only, --seeds"),
+        (("small", "--quick", "--keep"), "none are kept: leave out --keep"),
     ):
         output = cli("reproduce", *words)
         assert output.status == 2

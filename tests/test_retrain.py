@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -205,6 +206,11 @@ def test_mistakes_write_nothing(tmp_path, capsys):
         ([str(source.path), "--to", "tacit/Pont-v0"], "did you mean 'tacit/Point-v0'"),
         ([str(source.path), "--to", LINE, "--which", "map"], "has no map"),
         ([str(source.path), "--to", LINE, "--set", "multiplyer=3"], "did you mean 'multiplier'"),
+        (
+            [str(source.path), "--to", LINE, "--set", "charge=budget"],
+            "a place of its own on the command line: --charge",
+        ),
+        ([str(source.path), "--to", LINE, "--set", "total_steps=9"], "--steps"),
         ([str(source.path), "--to", LINE, "--steps", "0"], "total_steps must be at least 1"),
         ([str(unfinished.path), "--to", LINE], "is not finished"),
         ([str(tmp_path), "--to", LINE], "not a run folder"),
@@ -272,6 +278,11 @@ def trained(tmp_path_factory):
         before = folders(out)
         assert main([*args, "--out", str(out), "--json"]) == 0
         (path,) = set(folders(out)) - set(before)
+        # The recorded command, given again, finds the run.
+        recorded = shlex.split(Run.open(path).read("provenance.json")["command"])
+        assert recorded[:2] == ["tacit", args[0]]
+        assert main(recorded[1:]) == 0
+        assert set(folders(out)) == {*before, path}
         found[name] = Run.open(path), Run.open(path).read("summary.json")
     return found
 

@@ -57,6 +57,11 @@ def test_violations_of_legal_starts_are_apart() -> None:
     assert summary["violation_rate_legal_start"]["n"] == 2
     assert summary["initial_violation_rate"]["value"] == 0.5
     assert "goal_rate" not in summary
+    # No violation seen in three episodes does not mean that there is none: 1 - 0.025 ** (1 / 3).
+    spared = summarize(Episodes(zeros, zeros, zeros, np.array([10, 0, 0, 0]), np.arange(4) == 0, lengths, ~start))
+    found = spared["violation_rate_legal_start"]
+    assert (found["value"], found["low"]) == (0.0, 0.0)
+    assert found["high"] == pytest.approx(1 - 0.025 ** (1 / 3))
     legal = summarize(Episodes(zeros, zeros, zeros, steps, np.zeros(4, bool), lengths, ~start))
     assert "violation_rate_legal_start" not in legal
 

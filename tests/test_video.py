@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -13,7 +14,7 @@ from report_helpers import Page
 from tacit.errors import UserError
 from tacit.report import render_report
 from tacit.report.data import RunData
-from tacit.video import filmstrip
+from tacit.video import filmstrip, record
 
 
 class Counter(gym.Env[Any, Any]):
@@ -45,6 +46,12 @@ gym.register("tacit-test/Counter-v0", entry_point=Counter)
 
 def still(obs: Any, rng: np.random.Generator) -> Any:
     return np.zeros((len(obs), 1), np.float32)
+
+
+def test_a_suffix_in_capitals(tmp_path: Path) -> None:
+    film = tmp_path / "film.GIF"
+    assert record("tacit-test/Counter-v0", {"picture": np.zeros((16, 16, 3), np.uint8)}, still, film) == 10
+    assert film.read_bytes()[:4] == b"GIF8"
 
 
 def test_filmstrip() -> None:

@@ -16,6 +16,7 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.cost_table import TableCost
 from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper, simulate
 from tacit.errors import UserError
+from tacit.evaluate import evaluate
 
 
 class Line(gym.Env):
@@ -107,6 +108,39 @@ def test_episodes_end_above_the_threshold():
     assert [end[2]["forbidden"] for end in ends] == [False, True]
     with pytest.raises(UserError, match="tacit calibrate"):
         CostWrapper(Line(), rising(), terminate=True)
+
+
+def test_a_threshold_of_zero_is_one():
+    env = CostWrapper(Line(), rising(threshold=5.0), threshold=0.0)
+    env.reset()
+    assert env.threshold == 0.0
+    assert env.step(np.array([0.5], np.float32))[4]["forbidden"]
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_the_true_cost_is_nowhere_taken_for_the_learned_one(mode):
+    """Line costs 9 in truth at every step, and its first state, too; the learned cost is 0."""
+
+    class Starting(Line):
+        def reset(self, *, seed=None, options=None):
+            obs, info = super().reset(seed=seed)
+            return obs, {**info, "cost": 9.0}
+
+    nothing = replace(rising(), lam=np.zeros(1, np.float32))
+    assert "cost" not in CostWrapper(Starting(), nothing).reset()[1]
+    envs = VectorCostWrapper(SyncVectorEnv([Starting] * 2, autoreset_mode=mode), nothing)
+    stand = np.zeros((2, 1), np.float32)
+    found = evaluate(envs, lambda obs, rng: stand, 4, seed=0)
+    assert found.violation_steps.tolist() == [0] * 4
+    assert not found.initial_violations.any()
+    envs.reset(seed=0)
+    for _ in range(5):
+        *_, info = envs.step(stand)
+    assert "true_cost" in (info["final_info"] if mode is AutoresetMode.SAME_STEP else info)
+    # A learned cost above 0 everywhere violates at every step, and the first state is not judged by the last step.
+    found = evaluate(VectorCostWrapper(envs.env, rising()), lambda obs, rng: stand, 4, seed=0)
+    assert found.violation_steps.tolist() == [5] * 4
+    assert not found.initial_violations.any()
 
 
 @pytest.mark.parametrize("at", ["next", "current"])

@@ -90,7 +90,7 @@ def conformal_threshold(scores: ArrayLike, delta: float) -> tuple[float, int]:
     ordered = np.sort(np.asarray(scores, dtype=np.float64).ravel())
     n = len(ordered)
     # (n + 1)(1 - 0.1) is a little more than 9 for n = 9 in floating point.
-    rank = math.ceil((n + 1) * (1.0 - delta) - 1e-9)
+    rank = max(1, math.ceil((n + 1) * (1.0 - delta) - 1e-9))
     if rank > n:
         needed = math.ceil(1.0 / delta - 1.0 - 1e-9)
         smallest = f"the smallest delta that {n} support is {1 / (n + 1):.3g}" if n else "there are none"
@@ -232,10 +232,7 @@ def split(demos: Demonstrations, held: int, seed: int) -> tuple[Demonstrations, 
 
 
 def _refuse_learned_from(run: Run, held: Demonstrations) -> None:
-    used = run.demonstrations()
-    count = run.config["config"].get("demonstrations") or 0
-    if count:
-        used = used.subset(np.arange(min(count, len(used))))
+    used = run.learned_from()
     # On a grid two people walk the same way by chance; in a continuous world nobody does.
     chance = not (held.observations % 1).any()
     known = {_fingerprint(trajectory) for trajectory in used}

@@ -46,8 +46,6 @@ Array = NDArray[Any]
 VERSION = 1
 MOST_INPUTS = 1 << 20
 """Entries of an observation or an action that a file may announce."""
-ACTION = "action"
-"""Actions are named action[0], action[1], ... unless the environment names them."""
 CLIPPED_TOO_OFTEN = 0.01
 """Share of steps with an input beyond the clip from which a cost is no longer to be trusted."""
 

@@ -237,7 +237,7 @@ def of_run(run: Run) -> dict[str, Any]:
                 continue
             level = cost.threshold if cost.threshold is not None else recorded.get(name, {}).get("threshold")
             if level is None:
-                level = usual_threshold(scores(cost, run.demonstrations()), float(cost.of_rows(tried).max()))
+                level = usual_threshold(scores(cost, run.learned_from()), float(cost.of_rows(tried).max()))
             nominal, learner, history = (
                 (arrays[part], arrays.get(f"{part}_truth", NONE)) for part in ("nominal", "learner", "history")
             )

@@ -305,6 +305,8 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
     legal = ~episodes.initial_violations
     if legal.any() and not legal.all():
         value, low, high = stats.mean_interval(episodes.violation_rates[legal], confidence)
+        if not episodes.violated[legal].any():
+            high = stats.clopper_pearson(0, int(legal.sum()), confidence).high
         legally = {"value": value, "low": max(low, 0.0), "high": min(high, 1.0), "n": int(legal.sum())}
         summary["violation_rate_legal_start"] = legally
     return summary | {

@@ -49,7 +49,7 @@ def explain(run: Run, of: str | None = None) -> Found:
         raise UserError(f"{run.path} has learned nothing to explain: it proved that there is no solution")
     which = of or ("map" if (run.path / "model" / "map.safetensors").exists() else "cost")
     cost = load_cost(run, which)
-    demos = run.demonstrations()
+    demos = run.learned_from()
     spec = _gridworld(run)
     if spec is not None:
         return _cells(run, spec, cost, which, demos)

@@ -123,6 +123,8 @@ def start_run(
     """
     held_out = wanted.pop("calibration", 0)
     settings, demos = resolve(algo, env, **wanted)
+    if held_out and demos is None:
+        raise UserError(f"there are no demonstrations of {env} to hold out: leave out --calibration, or give --demos")
     if held_out and demos is not None:
         return _start_calibrated(out, settings, demos, held_out, command)
     path = place(out, settings)
@@ -250,7 +252,15 @@ def prepare(
             f"warning: {demos} was driven in the simulated traffic that comes with Tacit, not in yours; "
             f"`tacit expert {env} --recordings DIR` makes demonstrations there, for --demos"
         )
-    demonstrations.validate(data, gridworld(env, env_kwargs) or make_vec(env, 1, **env_kwargs))
+    grid = gridworld(env, env_kwargs)
+    if grid is not None:
+        demonstrations.validate(data, grid)
+    else:
+        made = make_vec(env, 1, **env_kwargs)
+        try:
+            demonstrations.validate(data, made)
+        finally:
+            made.close()
     return env_kwargs, data, path
 
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.errors import UserError
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -27,7 +25,7 @@ INK = "#1f2429"
 SOFT = "#8b949e"
 """Grid lines and secondary marks."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_MARKERS, _DASHES = "osD^vP", ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1)), "-")
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1)), "-")
 
 Format = Literal["svg", "png"]
 _STYLE: dict[str, Any] = {
@@ -154,42 +152,6 @@ def _mark_stages(axes: Axes, x: np.ndarray, beta: np.ndarray) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Results
-
-
-def interval_lines(
-    x: ArrayLike,
-    series: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]],
-    *,
-    xlabel: str,
-    ylabel: str,
-    yscale: Literal["linear", "log", "symlog"] = "linear",
-    reference: float | None = None,
-    format: Format = "svg",
-) -> bytes:
-    """One line a method, {name: (value, low, high)} each (n,), with its interval as a band. NaN leaves a gap."""
-    points = np.asarray(x, dtype=np.float64)
-    with style():
-        figure = new_figure(4.6, 3.0)
-        axes = figure.add_subplot()
-        for i, (name, triple) in enumerate(series.items()):
-            value, low, high = (np.asarray(v, dtype=np.float64) for v in triple)
-            if not value.shape == low.shape == high.shape == points.shape:
-                raise UserError(f"{name}: value, low and high need {len(points)} entries each, one for each x")
-            colour = COLOURS[i % len(COLOURS)]
-            axes.fill_between(points, low, high, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(
-                points,
-                value,
-                color=colour,
-                marker=_MARKERS[i % len(_MARKERS)],
-                linestyle=_DASHES[i % len(_DASHES)],
-                label=plain(name),
-            )
-        if reference is not None:
-            axes.axhline(reference, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.set(xlabel=plain(xlabel), ylabel=plain(ylabel), yscale=yscale)
-        _legend(axes)
-        return render(figure, format)
 
 
 def learning_curves(

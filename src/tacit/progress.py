@@ -1,10 +1,8 @@
 """Progress on stderr: one live line on a terminal, a plain line every two seconds elsewhere (logs, pipes, CI).
 
-    for state, metrics in track(learn(config), "mce-exact", total=100, line=lambda item: f"kkt {item[1]['kkt']:.1e}"):
-        ...
-
-    with live("solve", total=100) as update:        # where the loop belongs to somebody else
-        solve(..., callback=lambda metrics: update(f"kkt {metrics['kkt']:.1e}"))
+    with live("solve", total=100) as update:
+        for state, metrics in learn(config):
+            update(f"kkt {metrics['kkt']:.1e}")
 
 Work that is over within two seconds says only how it ended.
 """
@@ -13,29 +11,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO, TypeVar
+from typing import TextIO
 
-Item = TypeVar("Item")
 Update = Callable[[str], None]
 INTERVAL = 2.0
 """Seconds between plain lines."""
-
-
-def track(
-    items: Iterable[Item],
-    label: str,
-    *,
-    total: int | None = None,
-    line: Callable[[Item], str] = lambda item: "",
-    stream: TextIO | None = None,
-) -> Iterator[Item]:
-    """Pass `items` on, showing how many went by, the text `line` makes of the newest, and the time left."""
-    with live(label, total=total, stream=stream) as update:
-        for item in items:
-            yield item
-            update(line(item))
 
 
 @contextmanager

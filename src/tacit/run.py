@@ -271,7 +271,7 @@ class Run:
         return storage.load_arrays(file)
 
     def demonstrations(self) -> Demonstrations:
-        """What the run learns from: the copy in the folder, or the file that it was started with."""
+        """What the run was given: the copy in the folder, or the file that it was started with."""
         from tacit.demos import load
 
         recorded = self.config.get("demos") or {}
@@ -282,6 +282,10 @@ class Run:
                     raise UserError(f"{file} holds other demonstrations than those that {self.path} was started with")
                 return demos
         raise UserError(f"{self.path} has no demonstrations (demos.npz is missing): start the run again")
+
+    def learned_from(self) -> Demonstrations:
+        """The demonstrations without those that the setting `demonstrations` left aside."""
+        return self.demonstrations().first(int(self.config["config"].get("demonstrations") or 0))
 
     def write(self, name: str, obj: object) -> None:
         """A further JSON file of the folder, such as certificate.json."""

@@ -32,6 +32,7 @@ from tacit.launch import place, resolve, to_stderr
 from tacit.run import Run, in_use
 from tacit.sweep_time import in_words
 from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG, last_words
+from tacit.threads import usable_cpus
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 POLL, PATIENCE = 0.1, 2.0
@@ -221,13 +222,6 @@ def _crew(ray: str | None, workers: int | None) -> Crew:
     from tacit.sweep_ray import RayCrew
 
     return RayCrew(ray, workers)
-
-
-def usable_cpus() -> int:
-    """Those that this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class LocalCrew:

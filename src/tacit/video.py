@@ -19,6 +19,16 @@ Actor = Callable[[Any, np.random.Generator], Any]
 """(observations (1, ...), generator) -> actions (1, ...)"""
 
 
+def checked(path: str | os.PathLike[str]) -> Path:
+    """Where a film can be written; UserError where it cannot."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
+    if not target.parent.is_dir():
+        raise UserError(f"there is no folder {target.parent} for the film {target.name}")
+    return target
+
+
 def record(
     env_id: str,
     env_kwargs: Mapping[str, Any],
@@ -33,22 +43,17 @@ def record(
 
     from tacit.envs.making import make
 
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
-    if not target.parent.is_dir():
-        raise UserError(f"there is no folder {target.parent} for the film {target.name}")
+    target = checked(path)
+    mp4 = target.suffix.lower() == ".mp4"
     env = make(env_id, render_mode="rgb_array", **env_kwargs)
     rng = np.random.default_rng([seed, 1])
     draft = target.with_name(f".{target.stem}.part{target.suffix}")
     frames = 0
     try:
         obs, _ = env.reset(seed=seed)
-        speed = (
-            {"fps": frames_per_second(env)} if target.suffix == ".mp4" else {"duration": 1000 / frames_per_second(env)}
-        )
+        rate = frames_per_second(env)
         # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
-        options: dict[str, Any] = {**speed, "macro_block_size": 2} if target.suffix == ".mp4" else speed
+        options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if mp4 else {"duration": 1000 / rate}
         writer: Any = imageio.get_writer(draft, **options)
         with writer as film:
             for _ in range(max_steps):

@@ -224,9 +224,8 @@ def from_pickle(
 
 
 def _named_after(source: str) -> str:
-    if source.startswith("minari:"):
-        return f"{source.removeprefix('minari:').replace('/', '-')}.npz"
-    name = f"{Path(source).stem}.npz"
+    dataset = source.startswith("minari:")
+    name = f"{source.removeprefix('minari:').replace('/', '-') if dataset else Path(source).stem}.npz"
     if Path(name).exists():
         raise UserError(f"{name} exists: say where to write with -o FILE")
     return name

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.commands import call, facts, new_table, print_json, print_table
 from tacit.run import versions
+from tacit.threads import usable_cpus
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -112,13 +113,6 @@ def examine() -> dict[str, Any]:
         "extras": extras,
         "advice": _advice(installed, wrong),
     }
-
-
-def usable_cpus() -> int:
-    """Those that this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def mismatches(needed: dict[str, list[Requirement]], installed: dict[str, str]) -> list[dict[str, str]]:

@@ -23,6 +23,8 @@ from tacit.commands.environment import check_env, gridworld
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.errors import UserError
 from tacit.run import Run
+from tacit.video import checked
+from tacit.video import record as film
 
 Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 COPIES = 64
@@ -43,6 +45,8 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     check_env(opened.config["env"], opened.config["env_kwargs"])
     if episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {episodes}")
+    if video is not None:
+        checked(video)
     if (opened.path / "model" / "proof.safetensors").exists():
         raise UserError(f"{opened.path} has no policy to measure: it proved that there is none that fits")
     record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
@@ -50,12 +54,10 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     record |= exact
     detection = {} if exact else cost_quality.of_run(opened)
     record |= {"detection": detection} if detection else {}
-    if video is not None:
-        from tacit.video import record as film
-
-        film(opened.config["env"], opened.config["env_kwargs"], load_policy(opened), video, seed=seed)
     with opened:
         opened.log_eval(record)
+    if video is not None:
+        film(opened.config["env"], opened.config["env_kwargs"], load_policy(opened), video, seed=seed)
     if json:
         return print_json({"run": opened.path, **record})
     rows = {"learned (sampled)": record["sampled"]}

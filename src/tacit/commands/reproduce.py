@@ -101,25 +101,27 @@ def main(args: list[str]) -> Any:
         results: Any
         if not dry_run:
             _check_folder(Path(out))
+        running = {
+            "--no-run": no_run,
+            "--keep": keep,
+            "--only": bool(only),
+            "--ray": ray is not None,
+            "--workers": workers is not None,
+        }
         if redraw:
+            others = {"--dry-run": dry_run, "--seeds": seeds is not None, "--sets": sets is not None}
+            _refuse({**running, **others}, "--redraw draws what the JSON holds and runs nothing")
             results = storage.read_json(f"{base}.json")
         elif hasattr(module, "jobs"):
             if sets is not None:
                 raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
-            kept = experiments.earlier(name, Path(out)) if keep and not quick else {}
+            if quick:
+                _refuse({"--keep": keep}, "--quick runs are for trying out, and none are kept")
+            kept = experiments.earlier(name, Path(out)) if keep else {}
             numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, only)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
-            idle = {
-                "--no-run": no_run,
-                "--keep": keep,
-                "--only": bool(only),
-                "--ray": ray is not None,
-                "--workers": workers is not None,
-            }
-            if any(idle.values()):
-                options = ", ".join(option for option, given in idle.items() if given)
-                raise UserError(f"{name} is not made of runs, it is measured in one go: leave out {options}")
+            _refuse(running, f"{name} is not made of runs, it is measured in one go")
             numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run, json)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, **numbers}
         if results is None:
@@ -144,6 +146,13 @@ def main(args: list[str]) -> Any:
             raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
 
     return call(reproduce, "reproduce", __doc__, args)
+
+
+def _refuse(options: Mapping[str, bool], why: str) -> None:
+    """UserError that names those options that were given and would do nothing."""
+    given = ", ".join(option for option, used in options.items() if used)
+    if given:
+        raise UserError(f"{why}: leave out {given}")
 
 
 def _check_folder(out: Path) -> None:
@@ -208,9 +217,10 @@ def _from_runs(
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
-    from tacit.sweep import run_tasks, usable_cpus
+    from tacit.sweep import run_tasks
     from tacit.sweep_ray import knock
     from tacit.sweep_time import estimate, forecast, pace
+    from tacit.threads import usable_cpus
 
     if ray is not None:
         knock(ray)

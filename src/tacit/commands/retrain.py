@@ -15,7 +15,7 @@ Examples:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -23,6 +23,7 @@ import tyro
 from tacit.commands import RunPath, call, key_values, open_run
 from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
+from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run
 from tacit.sinks import names_of, observed
@@ -36,41 +37,14 @@ OTHER_SEED = 1000
 """Added to the run's own: the same seed would give the same first network."""
 
 
-def retrain(
-    run: RunPath,
-    /,
-    *,
-    steps: Steps = None,
-    seed: Seed = None,
-    which: Which = "cost",
-    charge: Charge = "excess",
-    set: Settings = (),
-    out: str = "runs",
-    log: Log = None,
-    json: bool = False,
-) -> None:
-    """Train on the frozen cost.
-
-    Args:
-        run: Run folder with a learned cost, or its name within ./runs.
-        steps: Environment steps; those of the preset when not given.
-        seed: Of the fresh agent; that of the run + 1000 when not given.
-        which: The cost that drove the policy, or the additive map.
-        charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
-        set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
-        out: Folder for run folders.
-        log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
-        json: Print the summary as JSON.
-    """
-    source = open_run(run)
-    check_env(source.config["env"], source.config["env_kwargs"])
-    settings = wanted(steps, set, which=which, charge=charge)
-    train_on(source, source.config["env"], source.config["env_kwargs"], settings, seed, "retrain", out, log, json)
-
-
 def wanted(steps: int | None, pairs: tuple[str, ...], **others: Any) -> dict[str, Any]:
-    """The settings that were given."""
-    return {**key_values(pairs, "--set"), **({} if steps is None else {"total_steps": steps}), **others}
+    """The settings that were given; UserError where --set gives what has an option of its own."""
+    given = key_values(pairs, "--set")
+    own = {"total_steps": "--steps", "cost": "RUN", "shared": "--shared"} | {name: f"--{name}" for name in others}
+    for name in given:
+        if name in own:
+            raise UserError(f"--set cannot give {name}, which has a place of its own on the command line: {own[name]}")
+    return {**given, **({} if steps is None else {"total_steps": steps}), **others}
 
 
 def train_on(
@@ -79,7 +53,7 @@ def train_on(
     env_kwargs: Mapping[str, Any],
     settings: Mapping[str, Any],
     seed: int | None,
-    verb: str,
+    command: Sequence[str],
     out: str,
     log: str | None,
     json: bool,
@@ -87,8 +61,6 @@ def train_on(
     """Freeze, train, show; what cannot work is said before anything is written."""
     sinks = names_of(log)
     seed = source.config["seed"] + OTHER_SEED if seed is None else seed
-    there = ["--to", env] if verb == "transfer" else []
-    said = [f"{key}={value}" for key, value in settings.items()]
     run, _ = start_run(
         "retrain",
         env,
@@ -96,7 +68,7 @@ def train_on(
         seed=seed,
         settings={**settings, "cost": str(source.path)},
         out=out,
-        command=shlex.join(["tacit", verb, str(source.path), *there, "--seed", str(seed), "--set", *said]),
+        command=shlex.join(["tacit", *command]),
     )
     with observed(run, sinks):
         summary = execute(run, None)
@@ -104,4 +76,36 @@ def train_on(
 
 
 def main(args: list[str]) -> Any:
+    def retrain(
+        run: RunPath,
+        /,
+        *,
+        steps: Steps = None,
+        seed: Seed = None,
+        which: Which = "cost",
+        charge: Charge = "excess",
+        set: Settings = (),
+        out: str = "runs",
+        log: Log = None,
+        json: bool = False,
+    ) -> None:
+        """Train on the frozen cost.
+
+        Args:
+            run: Run folder with a learned cost, or its name within ./runs.
+            steps: Environment steps; those of the preset when not given.
+            seed: Of the fresh agent; that of the run + 1000 when not given.
+            which: The cost that drove the policy, or the additive map.
+            charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
+            set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
+            out: Folder for run folders.
+            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            json: Print the summary as JSON.
+        """
+        source = open_run(run)
+        env, env_kwargs = source.config["env"], source.config["env_kwargs"]
+        check_env(env, env_kwargs)
+        settings = wanted(steps, set, which=which, charge=charge)
+        train_on(source, env, env_kwargs, settings, seed, ["retrain", *args], out, log, json)
+
     return call(retrain, "retrain", __doc__, args)

@@ -67,7 +67,8 @@ def main(args: list[str]) -> Any:
         from tacit import sweep_file, sweep_ray, sweep_time
         from tacit.launch import to_stderr
         from tacit.run import provenance
-        from tacit.sweep import prepare, run_tasks, usable_cpus
+        from tacit.sweep import prepare, run_tasks
+        from tacit.threads import usable_cpus
 
         target = Path(out) / f"{Path(file).stem}.json"
         if target.exists() and target.samefile(file):

@@ -26,43 +26,42 @@ from tacit.commands.retrain import Charge, Seed, Settings, Steps, Which, train_o
 Target = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
-def transfer(
-    run: RunPath,
-    /,
-    *,
-    to: Target,
-    steps: Steps = None,
-    seed: Seed = None,
-    which: Which = "cost",
-    shared: bool = False,
-    charge: Charge = "excess",
-    set: Settings = (),
-    options: Options = EnvOptions(),  # noqa: B008 (frozen)
-    out: str = "runs",
-    log: Log = None,
-    json: bool = False,
-) -> None:
-    """Train on the frozen cost in another environment.
-
-    Args:
-        run: Run folder with a learned cost, or its name within ./runs.
-        to: Environment to take it to, one of `tacit envs` or any registered as module:Name-v0.
-        steps: Environment steps; those of the preset when not given.
-        seed: Of the fresh agent; that of the run + 1000 when not given.
-        which: The cost that drove the policy, or the additive map.
-        shared: Leave out the inputs that ENV does not have (additive costs only).
-        charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
-        set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
-        options: Options of ENV.
-        out: Folder for run folders.
-        log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
-        json: Print the summary as JSON.
-    """
-    source = open_run(run)
-    check_env(to, options.given())
-    settings = wanted(steps, set, which=which, charge=charge, shared=shared)
-    train_on(source, to, options.given(), settings, seed, "transfer", out, log, json)
-
-
 def main(args: list[str]) -> Any:
+    def transfer(
+        run: RunPath,
+        /,
+        *,
+        to: Target,
+        steps: Steps = None,
+        seed: Seed = None,
+        which: Which = "cost",
+        shared: bool = False,
+        charge: Charge = "excess",
+        set: Settings = (),
+        options: Options = EnvOptions(),  # noqa: B008 (frozen)
+        out: str = "runs",
+        log: Log = None,
+        json: bool = False,
+    ) -> None:
+        """Train on the frozen cost in another environment.
+
+        Args:
+            run: Run folder with a learned cost, or its name within ./runs.
+            to: Environment to take it to, one of `tacit envs` or any registered as module:Name-v0.
+            steps: Environment steps; those of the preset when not given.
+            seed: Of the fresh agent; that of the run + 1000 when not given.
+            which: The cost that drove the policy, or the additive map.
+            shared: Leave out the inputs that ENV does not have (additive costs only).
+            charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
+            set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
+            options: Options of ENV.
+            out: Folder for run folders.
+            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            json: Print the summary as JSON.
+        """
+        source = open_run(run)
+        check_env(to, options.given())
+        settings = wanted(steps, set, which=which, charge=charge, shared=shared)
+        train_on(source, to, options.given(), settings, seed, ["transfer", *args], out, log, json)
+
     return call(transfer, "transfer", __doc__, args)

@@ -168,6 +168,10 @@ class Demonstrations:
         indices = np.arange(len(self))[which]
         return from_trajectories([self[int(i)] for i in np.atleast_1d(indices)], self.card)
 
+    def first(self, count: int) -> Demonstrations:
+        """The first so many trajectories; all of them for 0, and if there are no more."""
+        return self.subset(np.arange(count)) if 0 < count < len(self) else self
+
     # -- content ------------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -74,7 +74,7 @@ def _threshold(cost: Cost, given: float | None, why: str) -> float:
 
 
 class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds info["cost"], the learned cost of each step (that of the environment itself is kept as "true_cost").
+    """Adds info["cost"], the learned cost of each step (that of the environment itself is "true_cost").
 
     Args:
         env: the environment.
@@ -98,13 +98,15 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self.cost = fitted(cost, env)
         self.penalty = float(penalty)
         self.terminate = terminate
-        self.threshold = _threshold(cost, threshold, "ending episodes") if terminate else threshold or cost.threshold
+        if terminate:
+            threshold = _threshold(cost, threshold, "ending episodes")
+        self.threshold = cost.threshold if threshold is None else threshold
         self._before: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
         self._before = obs
-        return obs, info
+        return obs, _hidden(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
@@ -119,18 +121,21 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return obs, float(reward) - self.penalty * value, terminated, truncated, info
 
 
+def _hidden(info: dict[str, Any]) -> dict[str, Any]:
+    """The environment's own cost under another name, so that nobody takes it for the learned one."""
+    return {{"cost": "true_cost", "_cost": "_true_cost"}.get(key, key): entry for key, entry in info.items()}
+
+
 def _told(info: dict[str, Any], value: Any) -> dict[str, Any]:
-    told = dict(info)
-    if "cost" in told:
-        told["true_cost"] = told.pop("cost")
-    return {**told, "cost": value}
+    return {**_hidden(info), "cost": value}
 
 
 class VectorCostWrapper(VectorWrapper):
     """`CostWrapper` for vector environments, without termination: copies reset themselves, and nobody else can.
 
     info["cost"] is (N,). In a step in which a copy has begun anew it is the cost of the step that ended its episode
-    (from info["final_obs"]); with AutoresetMode.NEXT_STEP the step that only resets costs nothing.
+    (from info["final_obs"]); if the environment has an info["final_info"], that holds it, too, and "_cost" is False.
+    With AutoresetMode.NEXT_STEP the step that only resets costs nothing.
     """
 
     def __init__(self, env: VectorEnv, cost: Cost, *, penalty: float = 0.0, threshold: float | None = None) -> None:
@@ -154,7 +159,7 @@ class VectorCostWrapper(VectorWrapper):
         chosen = (options or {}).get("reset_mask")
         self._resetting = np.zeros(self.num_envs, dtype=bool) if chosen is None else self._resetting & ~chosen
         self._before = self._rows(obs)
-        return obs, info
+        return obs, _hidden(info)
 
     def _rows(self, obs: Any) -> Array:
         space = self.env.single_observation_space
@@ -178,6 +183,9 @@ class VectorCostWrapper(VectorWrapper):
         self._resetting = ended if self._mode == AutoresetMode.NEXT_STEP.value else np.zeros_like(ended)
         self._before = rows
         info = _told(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
+        if isinstance(info.get("final_info"), dict):  # where the last step of an episode is read from
+            info["final_info"] = _told(info["final_info"], value) | {"_cost": ended.copy()}
+            info["_cost"] = ~ended
         if self.threshold is not None:
             info |= {"forbidden": value > self.threshold, "_forbidden": np.ones(self.num_envs, dtype=bool)}
         return obs, np.asarray(reward) - self.penalty * value, terminated, truncated, info

@@ -7,7 +7,7 @@ good if the iteration fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +130,26 @@ def check_finite(config: Any) -> None:
                 raise UserError(f"{field.name} must be a finite number, not {number}")
 
 
+def check_ranges(
+    config: Any, names: Sequence[str], low: float, high: float = math.inf, *, open_low: bool = False
+) -> None:
+    """UserError for a setting outside [low, high], or outside (low, high] with `open_low`. None is left alone."""
+    for name in names:
+        value = getattr(config, name)
+        if value is None or (low < value <= high if open_low else low <= value <= high):
+            continue
+        words = f"{'above' if open_low else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+        raise UserError(f"{name} is {words}, not {value}")
+
+
 def check(config: Config, n_envs: int) -> None:
     """UserError for settings that cannot work."""
     check_finite(config)
+    check_ranges(
+        config, ("clip", "max_grad_norm", "obs_clip", "reward_clip", "target_kl", "kl_factor"), 0, open_low=True
+    )
+    check_ranges(config, ("adam_eps", "value_coef", "lr_final"), 0)
+    check_ranges(config, ("gae_lambda",), 0, 1)
     for name, number in (("total_steps", config.total_steps), ("n_envs", n_envs)):
         if number < 1:
             raise UserError(f"{name} must be at least 1, not {number}")

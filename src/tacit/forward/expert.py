@@ -43,8 +43,8 @@ class Config(ppo_lagrangian.Config):
     margin: float = 0.0
     """How much more distance than the constraint asks for, in the unit of its feature; robots and highway only."""
     fall_cost: float = 0.0
-    """Cost of ending an episode early, in violating steps. 1/(1 - cost_gamma) makes it as bad as violating for ever, so
-    that falling is no way out of the constraint."""
+    """Cost of ending an episode early, in violating steps, on top of terminal_cost. 1/(1 - cost_gamma) makes it as bad
+    as violating for ever, so that falling is no way out of the constraint."""
     demonstrations: int = 50
     """How many to write; 0 for none."""
     eval_episodes: int = 100
@@ -112,7 +112,8 @@ def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     done = 0 if state is None else state.iterations
     total = -(-config.total_steps // config.rollout_steps)
     cost = cautious_cost(env, config.margin)
-    steps = ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=config.fall_cost)
+    ending = config.terminal_cost + config.fall_cost
+    steps = ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=ending)
     with naming_checkpoint(run), live("training", total=total - done) as update:
         for state, metrics in steps:
             run.log({"iteration": state.iterations, "steps": state.steps, **metrics})

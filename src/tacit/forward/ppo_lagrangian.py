@@ -78,6 +78,11 @@ class Config(ppo.Config):
     cost_gae_lambda: float = 0.95
     """Decay of the trace in the cost's advantage estimation."""
 
+    @property
+    def discount_of_cost(self) -> float:
+        """That of the critic which sees the cost: a single one has the reward's."""
+        return self.gamma if self.critics == "single" else self.cost_gamma
+
 
 @dataclass(frozen=True)
 class State:
@@ -111,6 +116,9 @@ def check(config: Config) -> None:
         raise UserError('a single critic has no advantage of the reward alone: use penalty_unit "rbar" or "reward"')
     if config.budget < 0 or config.multiplier_init < 0:
         raise UserError("budget and multiplier_init cannot be negative")
+    agent.check_ranges(config, ("multiplier_lr", "multiplier_max", "multiplier_ramp"), 0)
+    agent.check_ranges(config, ("cost_gae_lambda", "pid_smoothing"), 0, 1)
+    agent.check_ranges(config, ("cost_gamma",), 0, 1, open_low=True)
     if config.multiplier == "softplus" and config.multiplier_init == 0:
         raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
 

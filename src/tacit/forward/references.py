@@ -131,14 +131,12 @@ def run(
 
 def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: float = 1.0) -> dict[str, Any]:
     """The table of a policy as the inverse methods have it, below the demonstrations if there are any."""
-    from tacit.evaluate import summarize
-    from tacit.inverse.exact_run import episodes_of
+    from tacit.inverse.exact_run import demonstrated
 
     rows = {"learned": table["stochastic"], "learned, deterministic": table["deterministic"]}
     if demos is None:
         return rows
-    shown = summarize(episodes_of(demos, discount))
-    return {"demonstrations": {key: value for key, value in shown.items() if isinstance(value, dict)}, **rows}
+    return {"demonstrations": demonstrated(demos, discount), **rows}
 
 
 def train(reference: Reference, run: Run, env: VectorEnv, config: Any, seed: int) -> Any:

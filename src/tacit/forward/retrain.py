@@ -105,9 +105,7 @@ def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
     """
     from tacit.calibration import scores, step_costs, usual_threshold
 
-    demos = source.demonstrations()
-    used = int(source.config["config"].get("demonstrations") or 0)
-    demos = demos.subset(np.arange(min(used, len(demos)))) if used else demos
+    demos = source.learned_from()
     if isinstance(cost, TableCost):
         top = float(cost.table.max())
     else:

@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import storage
-from tacit.cost import BETA_FLOOR, LearnedCost, load_cost
-from tacit.errors import RunFailed, UserError
+from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
+from tacit.errors import UserError
+from tacit.interop import TOLERANCE, require_equal
 from tacit.policy import Policy
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 OPSET = 18
 IR_VERSION = 9
 """Old enough for every runtime of the last years."""
-TOLERANCE = 1e-4
-"""Largest difference between a graph and the original in the check after exporting, relative to 1 + |value|."""
 
 
 class _Graph:
@@ -181,6 +180,8 @@ def _features(g: _Graph, cost: LearnedCost, z: str) -> str:
             both = g.add("Add", g.add("Softplus", x), g.constant(BETA_FLOOR))
             b = g.add("Gather", both, g.constant([1], np.int64), axis=1)
             x = g.add("Div", b, g.add("ReduceSum", both, g.constant([1], np.int64), keepdims=1))
+        elif cost.head == "leaky":
+            x = g.add("LeakyRelu", x, alpha=LEAK)
         else:
             x = g.add("Sigmoid", x)
         parts.append(x)
@@ -216,12 +217,11 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
             assert isinstance(cost, LearnedCost)
             graph = cost_graph(cost)
             found[f"{name}.onnx"] = graph, cost_difference(graph, cost, obs)
-    for name, (_, difference) in found.items():
-        if not difference <= TOLERANCE:
-            raise RunFailed(f"{name} differs from the original by {difference:.2g}, more than {TOLERANCE:g}")
+    differences = {name: difference for name, (_, difference) in found.items()}
+    require_equal(differences)
     for name, (graph, _) in found.items():
         storage.atomic_write_bytes(Path(folder) / name, graph.SerializeToString(deterministic=True))
-    return {name: difference for name, (_, difference) in found.items()}
+    return differences
 
 
 def _samples(size: int, centre: NDArray[Any], scale: NDArray[Any], obs: NDArray[Any] | None) -> NDArray[Any]:

@@ -28,6 +28,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from tacit.envs.making import make_vec
 from tacit.errors import UserError
+from tacit.interop import require_equal
 from tacit.interop.torch import Normalise
 from tacit.policy import Interface, Policy
 
@@ -207,7 +208,10 @@ def log_prob(model: Any, obs: Any, act: Any) -> NDArray[Any]:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{"policy.zip": largest difference of log-probabilities}: the run's policy as an SB3 model."""
+    """{"policy.zip": largest difference of log-probabilities}: the run's policy as an SB3 model.
+
+    RunFailed if they differ by more than TOLERANCE, relative to 1 + |value|; nothing is written then.
+    """
     import io
 
     from tacit import storage
@@ -217,13 +221,17 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
         raise UserError(f"{run.path} is an exact run, whose policy is a table and not a network")
     policy = Policy.from_arrays(arrays, card)
     model = to_sb3(policy)
-    buffer = io.BytesIO()
-    model.save(buffer)
-    storage.atomic_write_bytes(Path(folder) / "policy.zip", buffer.getvalue())
     face, rng = policy.interface, np.random.default_rng(0)
     if face.n_states:
         obs = np.arange(face.n_states)
     else:
         obs = (policy.obs_mean + 3 * rng.standard_normal((500, face.obs_size)) / policy.obs_scale).astype(np.float32)
     act = policy.act(obs, rng)
-    return {"policy.zip": float(np.abs(log_prob(model, obs, act) - policy.log_prob(obs, act)).max())}
+    expected = policy.log_prob(obs, act)
+    gap = np.abs(log_prob(model, obs, act) - expected) / (1.0 + np.abs(expected))
+    differences = {"policy.zip": float(gap.max())}
+    require_equal(differences)
+    buffer = io.BytesIO()
+    model.save(buffer)
+    storage.atomic_write_bytes(Path(folder) / "policy.zip", buffer.getvalue())
+    return differences

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit import storage
-from tacit.cost import BETA_FLOOR, LearnedCost, load_cost
+from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
 from tacit.errors import UserError
+from tacit.interop import require_equal
 from tacit.policy import Policy
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class CostModule(nn.Module):
             if self.head == "beta":
                 both = nn.functional.softplus(out) + BETA_FLOOR
                 out = both[..., 1:] / both.sum(-1, keepdim=True)
+            elif self.head == "leaky":
+                out = nn.functional.leaky_relu(out, LEAK)
             else:
                 out = torch.sigmoid(out)
             parts.append(out)
@@ -132,7 +135,10 @@ def cost_module(cost: LearnedCost) -> CostModule:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{file: largest difference from the original}: state dicts of the run's policy, cost and map as .safetensors."""
+    """{file: largest difference from the original}: state dicts of the run's policy, cost and map as .safetensors.
+
+    RunFailed if one differs by more than TOLERANCE; nothing is written then.
+    """
     from safetensors.torch import save
 
     arrays, card = run.load_model("policy")
@@ -156,10 +162,12 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
             made = cost_module(cost)
             with torch.no_grad():
                 found[f"{name}.safetensors"] = made, _difference(made(_tensor(rows)), cost.of_rows(rows))
+    differences = {name: difference for name, (_, difference) in found.items()}
+    require_equal(differences)
     for name, (module_, _) in found.items():
         state = {key: value.contiguous() for key, value in module_.state_dict().items()}
         storage.atomic_write_bytes(Path(folder) / name, save(state))
-    return {name: difference for name, (_, difference) in found.items()}
+    return differences
 
 
 def _spread(centre: NDArray[Any], inverse: NDArray[Any]) -> NDArray[Any]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tacit import nets, normalize
 from tacit.errors import RunFailed, UserError
+from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy
@@ -70,8 +71,10 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     for name in ("held_out", "demonstrations"):
         if getattr(config, name) < 0:
             raise UserError(f"{name} cannot be negative: {getattr(config, name)}")
-    if not config.lr > 0:
-        raise UserError(f"lr must be positive, not {config.lr}")
+    agent.check_finite(config)
+    agent.check_ranges(config, ("lr", "obs_clip"), 0, open_low=True)
+    if any(size < 1 for size in config.hidden):
+        raise UserError(f"hidden are sizes of at least 1, not {config.hidden}")
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         interface_of(env, scaled=config.scale_actions)
@@ -79,12 +82,17 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         env.close()
 
 
+def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
+    """UserError if nothing is left to learn from, before anything is written."""
+    used = len(demos.first(config.demonstrations))
+    if config.held_out >= used:
+        raise UserError(f"held_out is {config.held_out} of {used} demonstrations: nothing is left to learn")
+
+
 class Cloning:
     """Demonstrations as a policy of this interface sees them."""
 
     def __init__(self, demos: Demonstrations, face: Interface, config: Config) -> None:
-        if config.held_out >= len(demos):
-            raise UserError(f"held_out is {config.held_out} of {len(demos)} demonstrations: nothing is left to learn")
         self.face, self.config = face, config
         learned = demos.subset(np.arange(len(demos) - config.held_out))
         stats = normalize.running((face.obs_size,))
@@ -134,8 +142,7 @@ def run(
     from tacit.forward.references import beside
     from tacit.progress import live
 
-    if config.demonstrations:
-        demos = demos.subset(np.arange(min(config.demonstrations, len(demos))))
+    demos = demos.first(config.demonstrations)
     nets.use_threads(1)
     test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
     try:

@@ -137,11 +137,6 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
         env.close()
 
 
-def used(demos: Demonstrations, config: Any) -> Demonstrations:
-    """Those that are learned from."""
-    return demos.subset(np.arange(min(config.demonstrations, len(demos)))) if config.demonstrations else demos
-
-
 def run(
     method: Method,
     run: Run,
@@ -153,7 +148,7 @@ def run(
 ) -> dict[str, Any]:
     """Learn, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
     held = _held_out(run, demos, config.demonstrations)
-    demos = used(demos, config)
+    demos = demos.first(config.demonstrations)
     _warn_of(demos)
     env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:
@@ -285,13 +280,11 @@ def judge(
     held: Demonstrations | None = None,
 ) -> dict[str, Any]:
     """What the last policy does, how good cost and map are, and where the map draws boundaries."""
-    from tacit.evaluate import summarize
     from tacit.forward.expert import evaluations
-    from tacit.inverse.exact_run import episodes_of
+    from tacit.inverse.exact_run import demonstrated
 
     table = evaluations(env, method.policy_of(state), config.eval_episodes, seed, config.gamma)
-    demonstrated = summarize(episodes_of(demos, config.gamma))
-    shown = {key: value for key, value in demonstrated.items() if isinstance(value, dict)}
+    shown = demonstrated(demos, config.gamma)
     rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
     found = constraint_map.boundaries(drawn, expert.rows, rows, method.ceiling(config, cost, rows))

@@ -67,9 +67,7 @@ def fit_ensemble(run: Run, members: int, seed: int = 0) -> CostEnsemble:
 
 def demonstrated_rows(run: Run, cost: LearnedCost) -> list[Array]:
     """[observation | action] rows of each demonstration that the run learned from."""
-    demos = run.demonstrations()
-    used = run.config["config"].get("demonstrations") or len(demos)
-    demos = demos.subset(np.arange(min(used, len(demos))))
+    demos = run.learned_from()
     rows = cost.inputs.rows(
         demos.observations[demos.rows_before + (1 if cost.at == "next" else 0)],
         demos.actions if cost.inputs.act_size else None,

@@ -157,16 +157,26 @@ def as_table(
     agents: Mapping[str, TabularEvaluation], demos: Demonstrations, discount: float
 ) -> dict[str, dict[str, Any]]:
     """{agent: {metric: number}}; an expert known only from demonstrations is measured on them, with intervals."""
-    from tacit.evaluate import excess_over_expert, summarize
+    from tacit.evaluate import excess_over_expert
 
     table: dict[str, dict[str, Any]] = {name: dict(agent.as_dict()) for name, agent in agents.items()}
     if "expert" not in agents:
-        measured = summarize(episodes_of(demos, discount))
-        return {"expert": {key: value for key, value in measured.items() if isinstance(value, dict)}, **table}
+        return {"expert": demonstrated(demos, discount), **table}
     for name, agent in agents.items():
         if name != "expert":
             table[name] |= excess_over_expert(agent, agents["expert"])
     return table
+
+
+def demonstrated(demos: Demonstrations, discount: float) -> dict[str, dict[str, Any]]:
+    """{metric: number with its interval} of the demonstrations.
+
+    Not how many begin in violation: a file of demonstrations has the cost of steps, none of the first state.
+    """
+    from tacit.evaluate import summarize
+
+    found = summarize(episodes_of(demos, discount))
+    return {key: value for key, value in found.items() if isinstance(value, dict) and key != "initial_violation_rate"}
 
 
 def episodes_of(demos: Demonstrations, discount: float) -> Episodes:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from tacit import nets
 from tacit.cost import LEAK, LearnedCost
 from tacit.errors import UserError
-from tacit.forward import ppo_lagrangian
+from tacit.forward import agent, ppo_lagrangian
 from tacit.inverse import alternation, constraint_net, deep_run
 from tacit.inverse.alternation import Data, State, policy_of
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
@@ -149,7 +149,10 @@ def _before(config: Config, state: State, rng: np.random.Generator) -> ppo_lagra
 
 
 def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.random.Generator) -> Any:
-    """The training with the last layer of one network made anew, and forgotten by the optimiser."""
+    """The training with the last layer of one network made anew, and an optimiser that begins anew.
+
+    (With fresh moments for this layer alone and the old count of steps, Adam's next ones would be far too long.)
+    """
     learner = state.agent
 
     def last(tree: Any) -> Any:
@@ -157,10 +160,8 @@ def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.r
 
     n_in, n_out = net_of(learner.params).weights[-1].shape
     fresh = (jnp.asarray(nets.orthogonal(rng, n_in, n_out, gain)), jnp.zeros(n_out, jnp.float32))
-    zeros = tuple(map(jnp.zeros_like, fresh))
-    moments = {name: eqx.tree_at(last, getattr(learner.opt_state, name), zeros) for name in ("mu", "nu")}
     params = eqx.tree_at(last, learner.params, fresh)
-    return replace(state, agent=replace(learner, params=params, opt_state=learner.opt_state._replace(**moments)))
+    return replace(state, agent=replace(learner, params=params, opt_state=agent.optimiser().init(params)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -175,10 +176,11 @@ def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
 def _ending(config: Config, state: State, expert: Expert) -> float:
     """Where no demonstration ends early: what the dearest tenth of the learner's last steps would cost for ever after,
     as in MCE-ICRL. Nothing otherwise, or where even those earn."""
-    if expert.absorbed or config.cost_gamma == 1 or not len(state.replay):
+    gamma = config.discount_of_cost
+    if expert.absorbed or gamma == 1 or not len(state.replay):
         return config.terminal_cost
     dear = float(np.quantile(cost_of(state, config).of_rows(state.replay[-1]), 0.9))
-    return config.terminal_cost + config.cost_gamma / (1.0 - config.cost_gamma) * max(0.0, dear)
+    return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, dear)
 
 
 RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, terminal=_ending, ceiling=_ceiling)
@@ -191,6 +193,9 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     alternation.check(config)
     if config.multiplier != "fixed":
         raise UserError("the correction carries its own scale: multiplier must be fixed")
+    for name in ("budget", "budget_per", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"):
+        if getattr(config, name) != getattr(Config, name):
+            raise UserError(f"{name} has no effect here, because the correction carries its own scale: leave it out")
     for name in ("expert_square", "reset_actor", "reset_critic"):
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")

@@ -295,7 +295,7 @@ def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tup
     cost = cost_of(state, config)
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
     phase, each = state.iteration - 1, config.forward_steps
-    gamma = config.gamma if config.critics == "single" else config.cost_gamma
+    gamma = config.discount_of_cost
     forward, rollouts, metrics, mean_cost = _forward(
         env,
         config,

@@ -46,7 +46,7 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
             inputs = samples.unscaled_inputs(
                 env, face, config.inputs, config.use_action, config.squash, config.input_clip
             )
-            demos = deep_run.used(demos, config)
+            demos = demos.first(config.demonstrations)
             rows = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos)).rows
             samples.unit_scale(inputs, rows)
     finally:
@@ -101,7 +101,8 @@ def against_exact(grid: Any, config: Config, state: mce.State, cost: LearnedCost
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     entered = np.zeros(grid.n_states)
     if config.moments == "absorbing":
-        entered[mdp.terminal] = config.cost_gamma * cost.unit * state.absorbing / (1 - config.cost_gamma)
+        gamma = config.discount_of_cost
+        entered[mdp.terminal] = gamma * cost.unit * state.absorbing / (1 - gamma)
     acted = np.zeros(mdp.rewards.shape)
     if config.at == "next":
         entered += cost.unit * cost(encoded)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.reproduce.deep_runs import QUICK
 from tacit.reproduce.highway_runs import accepted
-from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
+from tacit.reproduce.records import AGENTS, METRICS, header, labelled, shown, steps_made
 from tacit.reproduce.table_experts import error, short, with_error
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def job(
 
 
 def runs_of(results: Mapping[str, Any], group: str, row: str) -> list[dict[str, Any]]:
-    label = f"{group}: {row}"
-    return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
+    return labelled(results, f"{group}: {row}")
 
 
 def wanted(results: Mapping[str, Any]) -> list[str]:
@@ -239,10 +238,6 @@ def _cost_cells(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{np.mean(errors):.3g} ({len(errors)} of {len(runs)} seeds)" if errors else "-",
         f"{100 * np.mean(lost):.1f} %" if lost else "-",
     ]
-
-
-def header(head: Sequence[str]) -> list[str]:
-    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
 
 
 def expert_of(results: Mapping[str, Any], group: str) -> dict[str, float] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.reproduce.records import AGENTS, METRICS, shown, steps_made
+from tacit.reproduce.records import AGENTS, METRICS, header, labelled, shown, steps_made
 from tacit.reproduce.table_experts import short, with_error
 
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
@@ -34,16 +34,16 @@ def table(results: Mapping[str, Any], labels: Sequence[str], beside: Mapping[str
     head += ["terminated return of each seed", "over demonstrations", *title.split(" | ")]
     parts = []
     for agent in AGENTS:
-        lines = [f"**{agent} policy**", "", *_header(head)]
+        lines = [f"**{agent} policy**", "", *header(head)]
         for label in labels:
-            runs = _runs(results, label)
+            runs = labelled(results, label)
             lines.append("| " + " | ".join([label, *_cells(runs, agent), beside.get(label, "")]) + " |")
         parts.append("\n".join(lines))
     head = ["", "AUROC of the map on everything tried", "outside the open band", "on perturbed demonstrations"]
     head += ["AUROC of the driving cost", "boundary (each seed)", "error outside the open band"]
-    lines = ["**cost and map**", "", *_header([*head, "resets", "minutes a run", "env steps/s", "of these learning"])]
+    lines = ["**cost and map**", "", *header([*head, "resets", "minutes a run", "env steps/s", "of these learning"])]
     for label in labels:
-        lines.append("| " + " | ".join([label, *_quality(_runs(results, label))]) + " |")
+        lines.append("| " + " | ".join([label, *_quality(labelled(results, label))]) + " |")
     parts.append("\n".join(lines))
     return "\n\n".join([*parts, _note(results)]) + "\n"
 
@@ -59,14 +59,6 @@ def _note(results: Mapping[str, Any]) -> str:
         "between the outermost demonstration and the wall: nothing can be known there. The last column leaves out "
         "start-up, map and evaluation."
     )
-
-
-def _header(head: Sequence[str]) -> list[str]:
-    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-
-
-def _runs(results: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
-    return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
 
 
 def _cells(runs: Sequence[Mapping[str, Any]], agent: str) -> list[str]:
@@ -140,7 +132,7 @@ def figure(results: Mapping[str, Any], labels: Sequence[str], line: Callable[[st
         for column, label in enumerate(labels):
             upper, lower = panels[:, column]
             upper.set_title(label)
-            runs = _runs(results, label)
+            runs = labelled(results, label)
             if runs:
                 upper.axhline(shown(runs[0]), color=SOFT, linewidth=1.0, label="demonstrations")
             reference = line(label)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
+from tacit.reproduce.records import labelled
 from tacit.reproduce.table_experts import mean_of, with_error
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
 
 
 def runs_of(results: Mapping[str, Any], task: str, row: str) -> list[dict[str, Any]]:
-    return sorted((run for run in results["runs"] if run["label"] == f"{task}: {row}"), key=lambda run: run["seed"])
+    return labelled(results, f"{task}: {row}")
 
 
 def mean(runs: Sequence[Mapping[str, Any]], agent: str, metric: str) -> float:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce.compare import groups_in, header, rows_in, runs_of
-from tacit.reproduce.records import shown
+from tacit.reproduce.compare import groups_in, rows_in, runs_of
+from tacit.reproduce.records import header, shown
 
 if TYPE_CHECKING:
     from tacit.reproduce.compare_plots import Numbers

@@ -92,3 +92,17 @@ def steps_made(run: Mapping[str, Any]) -> float | None:
     """Environment steps that were made; of an older record, those that were asked for."""
     steps = run.get("made") or run["steps"]
     return None if steps is None else float(steps)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In tables
+
+
+def header(head: Sequence[str]) -> list[str]:
+    """The first two lines of a table."""
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+
+
+def labelled(results: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
+    """The runs of that label, by seed."""
+    return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])

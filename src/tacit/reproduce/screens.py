@@ -17,6 +17,7 @@ from tacit.reproduce import compare, records
 from tacit.reproduce.compare import Row, groups_in, runs_of
 from tacit.reproduce.deep_runs import ROBOTS
 from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.records import header
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -60,7 +61,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    lines = compare.header(("robot", "steps", "return", "violating steps"))
+    lines = header(("robot", "steps", "return", "violating steps"))
     for robot in groups_in(results, ROBOTS):
         for run in runs_of(results, robot, ROW)[:1]:
             strip = run["strip"]

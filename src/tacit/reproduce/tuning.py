@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.reproduce import compare, grid_runs, records
-from tacit.reproduce.compare import Row, header, runs_of
+from tacit.reproduce.compare import Row, runs_of
 from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.records import header
 
 if TYPE_CHECKING:
     from tacit.run import Run
