@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help demo setup test test-all test-hard test-extras test-commonroad audit lint docs bench results recordings lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.core  ## discover a hidden constraint, end to end, and write a report
 	$(BIN)/tacit demo

@@ -128,8 +128,8 @@ def test_splitting_leaves_nothing_twice():
     assert not peaks[0] & peaks[1]
     assert peaks[0] | peaks[1] == set(range(10))
     assert split(demos, 4, seed=3)[1].sha256 == held.sha256 != split(demos, 4, seed=4)[1].sha256
-    for wrong in (10, 0, -1):
-        with pytest.raises(UserError, match="held out"):
+    for wrong, words in ((10, "cannot be held out"), (0, "cannot be held out"), (-1, "cannot be negative")):
+        with pytest.raises(UserError, match=words):
             split(demos, wrong, seed=0)
 
 

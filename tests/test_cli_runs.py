@@ -81,7 +81,14 @@ def test_demo(cli):
 def test_demo_on_another_map_without_slip(cli):
     output = cli("demo", "--layout", "wall-1", "--slip", 0, "--seed", 1)
     assert output.status == 0
-    assert "The expert breaks the constraint in 0.00% of its steps" in output.stdout
+    assert "The expert breaks the constraint in none of the steps that are shown." in output.stdout
+
+
+def test_demo_on_a_map_that_forbids_nothing(cli, tmp_path):
+    (tmp_path / "free.txt").write_text("S..G\n....\n")
+    output = cli("demo", "--layout", tmp_path / "free.txt")
+    assert output.status == 0, output.stderr
+    assert "nothing is forbidden, and there is nothing to be found" in output.stdout
 
 
 def test_demo_mistakes(cli, tmp_path):
@@ -265,6 +272,16 @@ def test_eval_samples_agree_with_the_exact_numbers(cli, copy_of):
     assert "95 % from" in cli("eval", folder, "--episodes", 10, "--seed", 1).stdout
 
 
+def test_words_and_numbers_stay_whole_in_a_narrow_terminal(cli, copy_of, monkeypatch):
+    path = copy_of("likelihood")
+    for columns in (60, 80, 160):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = cli("eval", path, "--episodes", 20).stdout.splitlines()
+        assert max(map(len, lines[:30])) <= columns
+        words = {word for line in lines for word in line.replace("\N{NO-BREAK SPACE}", "_").split()}
+        assert {"terminated", "violating", "episodes", "occupancy", "0.00_%"} <= words
+
+
 def test_eval_of_a_policy_that_always_violates(cli, copy_of):
     run = Run.open(copy_of("likelihood"))
     arrays, card = run.load_model("policy")
@@ -316,6 +333,13 @@ def test_report_of_one_and_of_several_runs(cli, copy_of, finished, tmp_path):
     assert cli("report", folder.name, "-o", "x/page.html", "--json").json()["report"] == "x/page.html"
     assert (tmp_path / "x" / "page.html").exists()
     assert cli("report", *finished.values()).stdout.strip() == "report.html"
+    # runs/* also finds what a sweep leaves there.
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "table.json").write_text("{}")
+    output = cli("report", "logs", "table.json", *finished.values())
+    assert output.status == 0, output.stderr
+    assert "left out, because they are not run folders: logs, table.json" in output.stderr
+    assert is_error(cli("report", "logs", "table.json"), "none of these is a run folder")
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 

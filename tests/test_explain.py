@@ -143,6 +143,24 @@ def test_a_calibrated_threshold_is_used(deep_run):
     assert found["clauses"][0]["bounds"][0]["value"] == pytest.approx(-1 - np.log(7) / 20, abs=0.05)
 
 
+def test_a_new_threshold_makes_a_new_rule(deep_run, cli, tmp_path):
+    """The order of the page: explain, calibrate, report. One threshold in the end."""
+    first = cli("explain", deep_run.path, "--json").json()
+    rng = np.random.default_rng(5)
+    fresh = []
+    for _ in range(20):
+        obs = np.stack([rng.uniform(-1.1, 2, 41), rng.uniform(-1, 1, 41)], axis=1)
+        fresh.append(Trajectory(obs, np.zeros((40, 1)), np.zeros(40), None, False))
+    demonstrations.save(from_trajectories(fresh), tmp_path / "fresh.npz")
+    assert cli("calibrate", deep_run.path, "--demos", tmp_path / "fresh.npz").status == 0
+    again = deep_run.read("explanation.json")
+    assert again["threshold"] == deep_run.read("calibration.json")["map"]["threshold"] > 1.2 * first["threshold"]
+    assert again["guarantee"]
+    assert again == {
+        key: value for key, value in cli("explain", deep_run.path, "--json").json().items() if key in again
+    }
+
+
 def test_the_command_writes_everything(deep_run, cli):
     out = cli("explain", deep_run.path)
     assert out.status == 0

@@ -35,10 +35,10 @@ def test_words() -> None:
     assert findings.doubts(summary, []) == []
     (sentence,) = findings.learned(summary)
     assert sentence == (
-        "Learned from 50 demonstrations: **x_position > 0.497** is forbidden. The demonstrations reach 0.47; in "
-        "between nothing can be known. 3.1 % of what the learner tried lies beyond it. The map also marks speed < -2 "
-        "(1 %). The true constraint, which the learner never saw, is **x_position > 0.5**; the learned boundary lies "
-        "between it and the demonstrations, where it must."
+        "Learned from 50 demonstrations: **x_position > 0.497** is forbidden. The demonstrations reach 0.47; nobody "
+        "demonstrated anything in between. 3.1 % of what the learner tried lies beyond it. The map also marks speed "
+        "< -2 (1 %). The true constraint, which the learner never saw, is **x_position > 0.5**; the learned boundary "
+        "lies between it and the demonstrations, where it must."
     )
     (sentence,) = findings.behaviour(summary["table"])
     assert sentence == (
@@ -80,7 +80,12 @@ def test_doubts_follow_the_summary(path: tuple[str, ...], value: Any, words: str
     ("metrics", "words"),
     [
         ({"dual/clipped": [0.0, 0.2, 0.0]}, "20 % of the learner's steps"),
-        ({"dual/learner_cost": [2.0, 1.0, 1.0], "dual/expert_cost": [0.1, 0.1, 0.1]}, "steps cost 1.3 on average"),
+        ({"dual/learner_cost": [2.0, 1.0, 1.0], "dual/expert_cost": [0.1, 0.1, 0.1]}, "steps cost 1 on average"),
+        # The first iteration knows no cost, and few iterations are judged by their last third: those before learn.
+        ({"dual/learner_cost": [2.75, 0.01, 0.0], "dual/expert_cost": [0.01] * 3}, None),
+        ({"dual/learner_cost": [3.0, 2.0, 1.5, 1.0, 0.01], "dual/expert_cost": [0.01] * 5}, None),
+        ({"dual/learner_cost": [3.0] + [1.0] * 6 + [0.7, 0.8, 0.9], "dual/expert_cost": [0.1] * 10}, "cost 0.8 on"),
+        ({"dual/learner_cost": [2.75], "dual/expert_cost": [0.1]}, None),
         ({"dual/learner_cost": [2.0, 0.1, 0.0, 0.0, 0.01], "dual/expert_cost": [0.0] * 5}, None),
         ({"dual/learner_cost": [2.0, 1.0, 1.0], "dual/expert_cost": [0.5, 0.5, 0.5]}, None),
         ({"dual/clipped": [0.005], "dual/learner_cost": ["x"], "dual/expert_cost": [None]}, None),

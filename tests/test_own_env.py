@@ -18,6 +18,7 @@ from tacit.cli import main
 from tacit.envs import making
 from tacit.errors import UserError
 from tacit.policy import Interface
+from tacit.run import Run
 
 MODULE = '''
 import gymnasium as gym
@@ -130,6 +131,35 @@ def test_learn_evaluate_and_resume_from_a_file_in_the_current_folder(
     assert cost(np.zeros((2, 5))).shape == (2,)
 
 
+def test_demonstrations_know_how_their_environment_was_made(tank: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The module, the options; learning takes both over, and says so where it does not."""
+    making.find_spec(tank, here=True)
+    for gain in (0.1, 0.3):
+        env = making.make_vec(tank, 2, **({} if gain == 0.1 else {"gain": gain}))
+        data = demos.collect(env, lambda obs, rng: np.ones((2, 1), np.float32), 4, seed=0)
+        demos.save(data, f"gain-{gain}.npz")
+    assert (data.card["env"], data.card["env_kwargs"]) == (tank, {"gain": 0.3})
+    taste = ["--steps", "10", "--eval-episodes", "2"]
+    assert main(["learn", "bc", tank, "--demos", "gain-0.3.npz", *taste]) == 0
+    assert "environment options are those of gain-0.3.npz: gain=0.3" in capsys.readouterr().err
+    (run,) = Path("runs").iterdir()
+    assert Run.open(run).config["env_kwargs"] == {"gain": 0.3}
+    assert main(["learn", "bc", tank, "--demos", "gain-0.1.npz", "--env", "gain=0.2", *taste]) == 0
+    assert "gain-0.1.npz was made with other options: gain=0.1" in capsys.readouterr().err
+    assert main(["learn", "bc", tank, "--demos", "gain-0.1.npz", "--env", "gane=0.2"]) == 2
+    assert "did you mean 'gain'?" in capsys.readouterr().err
+    assert main(["learn", "bc", "my_plant:Tonk-v0", "--demos", "gain-0.1.npz"]) == 2
+    assert "there is no environment 'Tonk-v0'" in capsys.readouterr().err
+
+
+def test_options_that_are_no_json_are_named(tank: str) -> None:
+    making.find_spec(tank, here=True)
+    env = making.make_vec(tank, 2, gain=np.float32(0.3))
+    with pytest.warns(UserWarning, match="option gain"):
+        data = demos.collect(env, lambda obs, rng: np.ones((2, 1), np.float32), 2, seed=0)
+    assert data.card["env_kwargs"] == {}
+
+
 def test_a_file_cannot_choose_the_module_that_is_imported(tank: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = shown(tank)
     demos.save(demos.Demonstrations(**data.arrays(), card={**data.card, "env": tank}), "tank.npz")
@@ -137,7 +167,7 @@ def test_a_file_cannot_choose_the_module_that_is_imported(tank: str, capsys: pyt
     sys.path.remove(str(Path.cwd()))
     assert main(["demos", "validate", "tank.npz"]) == 2
     assert "if you trust that" in capsys.readouterr().err
-    with pytest.raises(UserError, match="neither installed nor in"):
+    with pytest.raises(UserError, match="it is not installed, and files of the current folder"):
         making.make(tank)
     assert "my_plant" not in sys.modules
     assert main(["demos", "validate", "tank.npz", tank]) == 0

@@ -94,6 +94,14 @@ def test_about_demonstrations_alone():
         preflight.compare(one, walks(rng), NAMES)
 
 
+def test_where_nothing_can_be_written_is_said_first(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "run_preflight", lambda *_, **__: pytest.fail("trained before the check"))
+    (tmp_path / "file").write_text("")
+    out = cli("preflight", "tacit/Gridworld-v0", "--keep", tmp_path / "file" / "x.npz")
+    assert out.status == 2
+    assert "is a file, not a folder" in out.stderr
+
+
 def test_on_the_gridworld(cli, tmp_path):
     out = cli("preflight", "tacit/Gridworld-v0", "--keep", tmp_path / "careless.npz")
     assert out.status == 0

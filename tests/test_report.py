@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from tacit.errors import UserError
 from tacit.evaluate import cost_quality, evaluate_exact
 from tacit.forward.soft_policy_iteration import plan
 from tacit.report import load_run, render_report, write_report
-from tacit.report.html import measured, number
+from tacit.report.film import columns
+from tacit.report.html import emphasised, measured, number
+from tacit.report.rule import rule
+from tacit.report.sections import provenance
 from tacit.run import Run
 
 STAGES = (1.0, 0.3, 0.1)
@@ -171,6 +175,42 @@ def test_pictures_show_the_data(run: Run, report: Path) -> None:
     assert all("currentColor" in svg and "#1f2429" not in svg for svg in svgs)
 
 
+@pytest.fixture
+def ruled(copy: Run) -> Run:
+    """With the explanation of its cells, and little else to draw."""
+    (copy.path / "metrics.jsonl").unlink()
+    spec = make_spec("paper", slip=0.1)
+    copy.write(
+        "explanation.json",
+        {
+            "kind": "cells",
+            "of": "cost",
+            "threshold": 1.0,
+            "guarantee": None,
+            "sentence": "forbidden: rows 3 to 8, column 4",
+            "cells": spec.cells[spec.constrained].tolist(),
+            "unknown": [[0, 0]],
+            "extrapolated": [],
+            "costs": spec.constrained.astype(float).tolist(),
+            "layout": list(spec.rows),
+            "fidelity": {"agreement": 1.0, "n": 81},
+            "rejected": {"demonstrations": 0.0},
+            "truth": None,
+            "confidence": None,
+        },
+    )
+    return copy
+
+
+def test_the_rule_of_a_map_is_two_pictures(ruled: Run) -> None:
+    section = rule(load_run(ruled), "run0")
+    assert section is not None
+    page = Page(section.html("run0"))
+    assert page.tags.count("svg") == 2
+    assert "see tacit calibrate )" in page.text
+    assert section.body.count("<title>row 0, column 0") == 1
+
+
 def test_same_folder_same_bytes(run: Run, report: Path, tmp_path: Path) -> None:
     again = write_report([run], tmp_path / "again.html")
     assert again.read_bytes() == report.read_bytes()
@@ -193,6 +233,24 @@ def test_missing_and_damaged_files_are_noted(copy: Run, tmp_path: Path, name: st
     text = Page(write_report([copy], tmp_path / "report.html").read_text("utf-8")).text
     assert re.search(rf"(The folder has no|Left out because)[^.]*{name}", text)
     assert "Provenance" in text
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        ({"table": 3}, "table."),
+        ({"table": None, "boundaries": {}}, "table, boundaries."),
+        ({"table": {"learned": [1.0]}}, "learned of the table."),
+        ({"cost_quality": "good", "time": [1.0]}, "cost_quality, time."),
+    ],
+)
+def test_parts_of_the_summary_of_another_form_are_noted(copy: Run, damaged: dict[str, Any], words: str) -> None:
+    for drawn in ("figures.safetensors", "metrics.jsonl"):
+        (copy.path / drawn).unlink()
+    copy.write("summary.json", copy.read("summary.json") | damaged)
+    text = Page(render_report([load_run(copy)])).text
+    assert f"Left out because summary.json does not have the expected form: {words}" in text
+    assert "marks no boundary" not in text
 
 
 def test_arrays_that_do_not_fit_are_left_out(copy: Run, tmp_path: Path) -> None:
@@ -234,6 +292,28 @@ def test_nothing_from_the_folder_is_trusted(copy: Run, tmp_path: Path) -> None:
     assert "img" not in page.tags
     assert text.count("<h1>") == 1
     assert evil in "".join(page.words)
+
+
+@pytest.mark.parametrize(
+    ("demos", "words"),
+    [
+        ({"path": "my.npz"}, "my.npz"),
+        ({"path": None}, "demos.npz in the run folder"),
+        (
+            {"path": None, "from": {"path": "my.npz", "sha256": "cd" * 32}, "calibration": "ef" * 32},
+            "demos.npz in the run folder: my.npz , without what was held out as calibration.npz",
+        ),
+        (
+            {"path": None, "from": {"path": None, "sha256": "cd" * 32}, "calibration": "ef" * 32},
+            "demos.npz in the run folder, without what was held out as calibration.npz",
+        ),
+    ],
+)
+def test_provenance_says_whose_hash_it_is(run: Run, demos: dict[str, Any], words: str) -> None:
+    data = load_run(run)
+    section = provenance(replace(data, config={**data.config, "demos": {"sha256": "ab" * 32, **demos}}), "run0")
+    assert section is not None
+    assert f"demonstrations {words} their SHA-256 {'ab' * 32}" in Page(section.html("run0")).text
 
 
 def test_infeasible_is_explained(copy: Run) -> None:
@@ -330,7 +410,8 @@ def test_a_run_of_another_family(tmp_path: Path) -> None:
             }
         )
     text = Page(write_report([run], tmp_path / "r.html").read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
-    for part in ("During training", "35.00 to 45.00", "none in 100 episodes: at most 2.95 %"):
+    one_sided = "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound of a count of none"
+    for part in ("During training", "35.00 to 45.00", "none in 100 episodes: at most 2.95 %", one_sided):
         assert part in text, part
     assert "left out" not in text.lower()
 
@@ -373,6 +454,36 @@ def test_numbers_as_people_read_them(value: float, unit: str, text: str) -> None
     assert number(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("see `tacit calibrate`", "see <code>tacit calibrate</code>"),
+        ("**a** `x -1 > 2 **b**` -1", "<b>a</b> <code>x -1 &gt; 2 **b**</code> −1"),
+        ("`<script>`&`", "<code>&lt;script&gt;</code>&amp;`"),
+        ("**a `b** c`", "**a <code>b** c</code>"),  # never tags that cross
+        ("``", "``"),
+    ],
+)
+def test_commands_in_sentences_are_code(text: str, html: str) -> None:
+    assert emphasised(text) == html
+
+
+def test_commands_in_what_is_read_are_code(copy: Run) -> None:
+    for drawn in ("figures.safetensors", "metrics.jsonl"):
+        (copy.path / drawn).unlink()
+    copy.write("certificate.json", copy.read("certificate.json") | {"statement": "See `tacit certify`."})
+    data = replace(load_run(copy), notes=("Finish it with `tacit resume <here>`.",))
+    text = render_report([data])
+    assert "See <code>tacit certify</code>." in text
+    assert "Finish it with <code>tacit resume &lt;here&gt;</code>." in text
+    assert "`" not in Page(text).text
+
+
+@pytest.mark.parametrize(("pictures", "beside"), [(1, 1), (2, 2), (5, 5), (6, 3), (7, 4), (8, 4)])
+def test_rows_of_a_film_are_equally_full(pictures: int, beside: int) -> None:
+    assert columns(pictures) == beside
+
+
 def test_powers_of_ten() -> None:
     assert "3.1 × 10<sup>−12</sup>" in number(3.1e-12)
     assert measured("return", None) == measured("return", {"value": "many"})
@@ -397,6 +508,13 @@ class TestBrowser:
             assert view["focusable"] > 15
         assert all(width <= 390 for width, _ in seen["phone"]["figures"])
         assert seen["desk"]["background"] == "rgb(246, 247, 248)"
+
+    def test_the_rule_of_a_map_can_be_read(self, ruled: Run, tmp_path: Path) -> None:
+        seen = look(write_report([ruled], tmp_path / "rule.html"), tmp_path)
+        for view, least in (("desk", 350), ("phone", 300)):
+            assert seen[view]["headings"][1] == "The rule"
+            # One map each: higher than wide, and as wide as the page lets it be.
+            assert all(height > width > least for width, height in seen[view]["figures"][:2])
 
     def test_dark(self, report: Path, tmp_path: Path) -> None:
         light = look(report, tmp_path)["desk"]

@@ -27,6 +27,7 @@ from tacit.launch import execute, start_run
 from tacit.report import findings, load_run, render_report, write_report
 from tacit.report.constraint import constraint, important, views
 from tacit.report.data import RunData
+from tacit.report.film import columns
 from tacit.run import Run
 
 SETTINGS = {
@@ -151,6 +152,10 @@ def test_page_says_what_was_found(pendulum: Run, report: Path) -> None:
     ):
         assert part in words, part
     assert "left out" not in words.lower()
+    # One name each for what no data can decide and for what lies before the map's boundary, and why digits differ.
+    assert ("map passes its own level" in words) == bool(summary["boundaries"])
+    assert ("between demonstrations and boundary" in words) == bool(summary["boundaries"])
+    assert "open band" not in words
     glossary = text[text.index('class="glossary"') :]
     assert all(f"<dt>{word}</dt>" in glossary for word in re.findall(r"<abbr [^>]*>([^<]+)</abbr>", text))
 
@@ -187,6 +192,7 @@ def test_film(report: Path) -> None:
     frames = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', report.read_text("utf-8"))
     pictures = [np.asarray(Image.open(io.BytesIO(base64.b64decode(frame)))) for frame in frames]
     assert 2 <= len(pictures) <= 8
+    assert f'class="film" style="--columns: {columns(len(pictures))}"' in report.read_text("utf-8")
     assert {picture.shape for picture in pictures} == {(320, 320, 3)}
     assert np.std(pictures[0]) > 10
     assert np.abs(pictures[0].astype(int) - pictures[-1].astype(int)).max() > 30

@@ -714,6 +714,16 @@ def test_the_list_for_machines(cli, tmp_path, monkeypatch):
     assert set(found) == set(reproduce.EXPERIMENTS)
     assert found["robots"]["results"] == "written by another version of Tacit"
     assert found["grid-maps"]["results"] == "not there"
+    output = cli("reproduce", "robots", "--keep", "--dry-run")
+    assert "nothing is taken over from results/robots.json, which was written by another version" in output.stderr
+    for content, words in (
+        ("{", "is not valid JSON"),
+        ('{"schema": 1, "provenance": {}, "runs": [{}]}', "'seed' is missing"),
+    ):
+        Path("results/robots.json").write_text(content)
+        text = {row["name"]: row for row in cli("reproduce", "--list", "--json").json()}["robots"]["results"]
+        assert words in text
+        assert "Error(" not in text
     assert cli("reproduce", "robots", "--redraw").status == 2
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,7 +111,7 @@ def test_earlier_results_of_other_runs_are_set_aside(cli):
     results = storage.read_json("results/small.json")
     results["runs"][0]["run"] = "mce-exact-gridworld-s0-01234567"
     storage.write_json("results/small.json", results)
-    assert "has 1 runs that the new one lacks" in cli("reproduce", "small", "--no-run").stderr
+    assert "has 1 run that the new one lacks" in cli("reproduce", "small", "--no-run").stderr
     assert storage.read_json("results/small.json.bak") == results
 
 
@@ -227,6 +228,14 @@ def test_a_part_of_an_experiment(cli):
     assert "2 jobs, 1 finished" in output.stderr
     assert "not asked for" not in output.stderr
     assert len(storage.read_json("results/small.json")["runs"]) == 2
+    # In a new clone, without the run folders: what is named is run, the rest stays as the results have it.
+    shutil.rmtree("runs")
+    before = {run["label"]: run["finished"] for run in storage.read_json("results/small.json")["runs"]}
+    output = cli("reproduce", "small", "--only", "beta 1.0", "--workers", 1)
+    assert "1 runs are taken over" in output.stderr
+    after = {run["label"]: run["finished"] for run in storage.read_json("results/small.json")["runs"]}
+    assert after["beta 0.1"] == before["beta 0.1"]
+    assert after["beta 1.0"] > before["beta 1.0"]
     for words in (["beta 7"], [""], ["beta 0.1", "1.0,"]):
         output = cli("reproduce", "small", "--only", *words)
         assert output.status == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,6 +53,15 @@ def test_a_suffix_in_capitals(tmp_path: Path) -> None:
     film = tmp_path / "film.GIF"
     assert record("tacit-test/Counter-v0", {"picture": np.zeros((16, 16, 3), np.uint8)}, still, film) == 10
     assert film.read_bytes()[:4] == b"GIF8"
+
+
+def test_a_film_of_what_cannot_be_drawn_is_a_sentence(tmp_path: Path) -> None:
+    gym.register("tacit-test/Blind-v0", entry_point=lambda: Counter())
+    flat: dict[str, Any] = {"picture": np.zeros(3)}
+    for name, given, words in (("Blind", {}, "cannot be made with render_mode"), ("Counter", flat, "no pictures")):
+        with pytest.raises(UserError, match=words), warnings.catch_warnings(action="error"):
+            record(f"tacit-test/{name}-v0", given, still, tmp_path / "film.gif")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_filmstrip() -> None:

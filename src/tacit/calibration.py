@@ -171,7 +171,20 @@ def calibrate_run(
         for name, cost in files.items():
             save_cost(run, name, cost)
         run.write("calibration.json", {name: one.to_dict() for name, one in found.items()})
+        _explain_again(run)
     return found
+
+
+def _explain_again(run: Run) -> None:
+    """Another threshold makes another rule: a report must not show the old one beside it."""
+    from tacit.explain import explain, save_explanation
+
+    if (run.path / "explanation.json").exists():
+        try:
+            of = run.read("explanation.json").get("of")
+            save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())
+        except UserError:  # a damaged one, or of a run that cannot be explained: the threshold stands all the same
+            return
 
 
 def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | None = None) -> dict[str, Any]:
@@ -225,6 +238,8 @@ def held_out(run: Run) -> Demonstrations:
 
 def split(demos: Demonstrations, held: int, seed: int) -> tuple[Demonstrations, Demonstrations]:
     """(to learn from, to calibrate with): `held` of them, chosen by chance, because files may be in some order."""
+    if held < 0:
+        raise UserError(f"a number of demonstrations to hold out cannot be negative: {held}")
     if not 0 < held < len(demos):
         raise UserError(f"{held} of {len(demos)} demonstrations cannot be held out: at least one must be left to learn")
     order = np.random.default_rng([seed, 11]).permutation(len(demos))

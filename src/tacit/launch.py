@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.cost_card import complete_cards, explain_if_possible
-from tacit.envs.options import GRIDWORLD, gridworld, listed, resolve_env
+from tacit.envs.options import GRIDWORLD, check_env, gridworld, listed, other_options, resolve_env
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.registry import find, make_config
 from tacit.run import SCHEMA, Run, run_name
@@ -236,6 +236,7 @@ def prepare(
         return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
     data, path = (demonstrations.load(demos), demos) if isinstance(demos, str) else (demos, None)
     demos = _called(demos)
+    check_env(env, given)  # a name that does not exist is no fault of the demonstrations
     made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
     # module:Name-v0 and Name-v0 are the same environment: the module only says where it is registered.
     if made_in is not None and made_in.rpartition(":")[2] != env.rpartition(":")[2]:
@@ -244,7 +245,7 @@ def prepare(
         say(f"environment options are those of {demos}: {listed(made_with)}")
         given = made_with
     env_kwargs = resolve_env(env, given)
-    different = {key: value for key, value in made_with.items() if key in env_kwargs and env_kwargs[key] != value}
+    different = {} if made_in is None else other_options(env, made_with, env_kwargs)
     if different:
         say(f"warning: {demos} was made with other options: {listed(different)}")
     if env_kwargs.get("recordings") and not made_with.get("recordings"):

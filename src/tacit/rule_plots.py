@@ -5,7 +5,7 @@ draw(explain(run)) -> bytes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy as np
 from tacit.plots import COLOURS, INK, Format, new_figure, plain, render, style
 from tacit.rules import short
 
+PARTS = ("map", "forbidden")
+"""Of the picture of cells."""
 _SHOWN, _OPEN, _FORBIDDEN = COLOURS[2], COLOURS[4], COLOURS[1]
 
 
@@ -91,22 +93,23 @@ def _true_value(bound: Mapping[str, Any], truth: Mapping[str, Any] | None) -> fl
         return None
 
 
-def cells(found: Mapping[str, Any], *, format: Format = "svg") -> bytes:
-    """The map: what each cell costs, forbidden ones outlined, those that are not known struck through."""
+def cells(found: Mapping[str, Any], parts: Sequence[str] = PARTS, *, format: Format = "svg") -> bytes:
+    """The map, and what each cell costs, forbidden ones outlined, those that are not known struck through."""
     from tacit.grid_plots import Panel, grid_figure
 
     layout = found["layout"]
     places = [(r, c) for r, line in enumerate(layout) for c, mark in enumerate(line) if mark != "#"]
     row, col = np.array(places).T
     marked, unknown = ({tuple(cell) for cell in found[key]} for key in ("cells", "unknown"))
-    panels = [
-        Panel(title="the map"),
-        Panel(
+    several = len(parts) > 1  # one alone is named by whoever shows it
+    panels = {
+        "map": Panel(title="the map" if several else ""),
+        "forbidden": Panel(
             np.asarray(found["costs"]),
             label="learned cost; lines: forbidden; strokes: not known",
             hatch=np.array([float(place in unknown) for place in places]),
-            title="forbidden",
+            title="forbidden" if several else "",
         ),
-    ]
+    }
     outline = np.array([place in marked for place in places])
-    return grid_figure(layout, panels, row=row, col=col, outline=outline, format=format)
+    return grid_figure(layout, [panels[part] for part in parts], row=row, col=col, outline=outline, format=format)

@@ -41,11 +41,9 @@ def record(
     """Write one episode as a film (.mp4 or .gif), atomically; returns the number of frames."""
     import imageio.v2 as imageio
 
-    from tacit.envs.making import make
-
     target = checked(path)
     mp4 = target.suffix.lower() == ".mp4"
-    env = make(env_id, render_mode="rgb_array", **env_kwargs)
+    env = _made_to_draw(env_id, env_kwargs)
     rng = np.random.default_rng([seed, 1])
     draft = target.with_name(f".{target.stem}.part{target.suffix}")
     frames = 0
@@ -57,11 +55,11 @@ def record(
         writer: Any = imageio.get_writer(draft, **options)
         with writer as film:
             for _ in range(max_steps):
-                film.append_data(_even(np.asarray(env.render())))
+                film.append_data(_even(_picture(env)))
                 frames += 1
                 obs, _, terminated, truncated, _ = env.step(np.asarray(policy(obs[None], rng))[0])
                 if terminated or truncated:
-                    film.append_data(_even(np.asarray(env.render())))
+                    film.append_data(_even(_picture(env)))
                     frames += 1
                     break
         os.replace(draft, target)
@@ -99,16 +97,9 @@ def filmstrip(
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
     """One episode in a few pictures. UserError for an environment that draws none; it may also raise its own errors."""
-    from tacit.envs.making import make
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
-        try:
-            env = make(env_id, render_mode="rgb_array", **env_kwargs)
-        except UserError as error:
-            if isinstance(error.__cause__, TypeError):
-                raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None
-            raise
+        env = _made_to_draw(env_id, env_kwargs)
         try:
             # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
             rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
@@ -120,6 +111,27 @@ def filmstrip(
     known = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
     seconds = float(dt) if isinstance(dt, int | float) and dt > 0 else None
     return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), known)
+
+
+def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
+    """The environment, which will be asked for pictures; UserError if it knows nothing of them."""
+    from tacit.envs.making import make
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return make(env_id, render_mode="rgb_array", **env_kwargs)
+        except UserError as error:
+            if isinstance(error.__cause__, TypeError):
+                raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None
+            raise
+
+
+def _picture(env: Any) -> np.ndarray:
+    picture = np.asarray(env.render())
+    if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
+        raise UserError("the environment draws no pictures")
+    return picture
 
 
 def _episode(
@@ -134,10 +146,7 @@ def _episode(
     over = False
     while True:
         if len(rewards) in wanted:
-            picture = np.asarray(env.render())
-            if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
-                raise UserError("the environment draws no pictures")
-            pictures.append(picture)
+            pictures.append(_picture(env))
         if over or len(rewards) == max_steps:
             return rewards, costs, pictures
         obs, reward, terminated, truncated, info = env.step(np.asarray(policy(np.asarray(obs)[None], rng))[0])

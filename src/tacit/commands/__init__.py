@@ -47,6 +47,15 @@ def open_run(name: str) -> Run:
     return Run.open(inside if not os.path.exists(name) and inside.is_dir() else name)
 
 
+def check_folder(option: str, folder: Path) -> None:
+    """UserError where nothing could be written: better before the work than after it."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UserError(f"{option} {folder}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"{option} {folder}: nothing can be written into {there}")
+
+
 def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
     """{"slip": 0.1, "layout": "paper"} from ["slip=0.1", "layout=paper"]; values are JSON where they parse as such."""
     result: dict[str, Any] = {}
@@ -73,6 +82,15 @@ def print_table(table: Table) -> None:
 
     # Brackets, as in tacit[deep], are text here and not markup.
     Console(highlight=False, markup=False).print(table)
+
+
+def fits(table: Table) -> bool:
+    """Whether the terminal is wide enough not to break words and numbers in the middle."""
+    from rich.console import Console
+
+    first, *others = ([str(column.header), *map(str, column.cells)] for column in table.columns)
+    widths = [max(map(len, first)), *(max(len(word) for text in texts for word in text.split(" ")) for texts in others)]
+    return sum(widths) + 3 * len(widths) <= Console().width  # padding
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:

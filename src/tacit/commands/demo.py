@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.commands import call, print_json
 from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
@@ -22,6 +22,9 @@ from tacit.errors import RunFailed
 from tacit.inverse.registry import find
 from tacit.launch import execute, make_demonstrations
 from tacit.run import Run
+
+if TYPE_CHECKING:
+    from tacit.envs.gridworld_spec import GridworldSpec
 
 
 def demo(
@@ -52,13 +55,9 @@ def demo(
     )
     demos = make_demonstrations(GRIDWORLD, env_kwargs, seed, say=lambda text: None)
     numbers = demos.summary()
-    slips = (
-        f"A step slips with probability {spec.slip:g}, so even the expert breaks" if spec.slip else "The expert breaks"
-    )
     print(
         f"{len(demos)} demonstrations of an expert who knows the constraint, on average "
-        f"{numbers['length_mean']:.1f} steps long.\n"
-        f"{slips} the constraint in {numbers['violation_rate_step']:.2%} of its steps.\n",
+        f"{numbers['length_mean']:.1f} steps long.\n{_keeps(spec, numbers['violation_rate_step'])}\n",
         file=talk,
         flush=True,
     )
@@ -82,6 +81,16 @@ def demo(
         return print_json({"run": run.path, "summary": summary, "report": report})
     print_summary(run, summary)
     print(f"\nThe report, with pictures: {report}")
+
+
+def _keeps(spec: GridworldSpec, rate: float) -> str:
+    """How well the expert keeps to the constraint in these demonstrations, which are a sample."""
+    if not spec.constrained.any():
+        return "There is no X on this map: nothing is forbidden, and there is nothing to be found."
+    if not rate:
+        return "The expert breaks the constraint in none of the steps that are shown."
+    slips = f"A step slips with probability {spec.slip:g}, so even the expert" if spec.slip else "The expert"
+    return f"{slips} breaks the constraint in {rate:.2%} of the steps that are shown."
 
 
 def main(args: list[str]) -> Any:

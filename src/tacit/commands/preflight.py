@@ -14,11 +14,12 @@ Examples:
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import EnvId, call, new_table, print_json, print_table
+from tacit.commands import EnvId, call, check_folder, new_table, print_json, print_table
 from tacit.commands.environment import EnvOptions, Options
 from tacit.errors import RunFailed, UserError
 from tacit.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight
@@ -58,6 +59,8 @@ def preflight(
 
     if steps < 1 or episodes < 2:
         raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")
+    if keep is not None:
+        check_folder("--keep", Path(keep).parent)
     env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr)
     found, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
     if keep is not None:

@@ -9,6 +9,7 @@ Examples:
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ import tyro
 
 from tacit.commands import call, open_run, print_json
 from tacit.errors import UserError
+from tacit.launch import to_stderr
 
 
 def report(
@@ -36,8 +38,9 @@ def report(
     """
     if not runs:
         raise UserError("which run? Name one or more run folders: tacit report RUN ...")
-    opened = [open_run(name) for name in runs]
     from tacit.report import write_report
+
+    opened = [open_run(name) for name in (runs if len(runs) == 1 else _folders(runs))]
 
     default = opened[0].path / "report.html" if len(opened) == 1 else Path("report.html")
     path = write_report(opened, default if out is None else out, title)
@@ -45,6 +48,16 @@ def report(
         print_json({"report": path, "runs": [run.path for run in opened]})
     else:
         print(path)
+
+
+def _folders(names: tuple[str, ...]) -> list[str]:
+    """Without what runs/* finds besides runs, the logs and tables of a sweep for instance; which is said."""
+    others = [name for name in names if os.path.exists(name) and not (Path(name) / "config.json").exists()]
+    if others:
+        to_stderr(f"left out, because they are not run folders: {', '.join(others)}")
+    if len(others) == len(names):
+        raise UserError("none of these is a run folder: it would have a config.json")
+    return [name for name in names if name not in others]
 
 
 def main(args: list[str]) -> Any:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from tacit import storage
-from tacit.commands import call, print_json
+from tacit.commands import call, check_folder, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
 
@@ -100,7 +100,7 @@ def main(args: list[str]) -> Any:
         record = provenance(shlex.join(["tacit", "reproduce", *args]))
         results: Any
         if not dry_run:
-            _check_folder(Path(out))
+            check_folder("--out", Path(out))
         running = {
             "--no-run": no_run,
             "--keep": keep,
@@ -117,8 +117,9 @@ def main(args: list[str]) -> Any:
                 raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
             if quick:
                 _refuse({"--keep": keep}, "--quick runs are for trying out, and none are kept")
-            kept = experiments.earlier(name, Path(out)) if keep else {}
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, only)
+            # What --only does not name is left as the results have it.
+            kept = experiments.earlier(name, Path(out)) if keep or (only and not quick) else {}
+            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, only, keep)
             results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
         else:
             _refuse(running, f"{name} is not made of runs, it is measured in one go")
@@ -155,15 +156,6 @@ def _refuse(options: Mapping[str, bool], why: str) -> None:
         raise UserError(f"{why}: leave out {given}")
 
 
-def _check_folder(out: Path) -> None:
-    """UserError where no results could be written: better before the runs than after them."""
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not there.is_dir():
-        raise UserError(f"--out {out}: {there} is a file, not a folder")
-    if not os.access(there, os.W_OK):
-        raise UserError(f"--out {out}: nothing can be written into {there}")
-
-
 def _say_missing(missing: Sequence[Mapping[str, Any]]) -> None:
     for lost in missing:
         to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
@@ -183,7 +175,7 @@ def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
     try:
         earlier = storage.read_json(file)
         lost = len(_names(earlier) - _names(results))
-        why = f"has {lost} runs that the new one lacks" if lost else ""
+        why = f"has {lost} run{'s' if lost > 1 else ''} that the new one lacks" if lost else ""
         if (earlier.get("sets") or 0) > (results.get("sets") or 0):
             why, advice = f"has {earlier['sets']} sets, the new one {results.get('sets')}", ""
         if earlier.get("schema", results["schema"]) != results["schema"]:
@@ -214,6 +206,7 @@ def _from_runs(
     json: bool,
     kept: Kept,
     only: Sequence[str],
+    keep: bool,
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
@@ -226,9 +219,11 @@ def _from_runs(
         knock(ray)
     chosen = experiments.seeds_of(seeds, module.SEEDS)
 
-    before, tasks = experiments.plan(module, chosen, quick, runs, False, kept, only)
+    spared = kept if keep else {}
+    before, tasks = experiments.plan(module, chosen, quick, runs, False, spared, only)
     labels = experiments.chosen_labels([task.job for task in tasks], only)
-    taken = experiments.taken_over(tasks, kept)  # once: what is run for others may change the names of what follows
+    # Once: what is run for others may change the names of what follows.
+    taken = experiments.taken_over([task for task in tasks if keep or task.job.label not in labels], kept)
 
     def to_do(tasks: Sequence[Task]) -> list[Task]:
         return [task for task in tasks if (task.job.label, task.job.seed) not in taken and task.job.label in labels]
@@ -247,7 +242,7 @@ def _from_runs(
         try:
             if before:
                 run_tasks(before, workers=workers, ray=ray)
-                tasks = experiments.plan(module, chosen, quick, runs, True, kept)[1]
+                tasks = experiments.plan(module, chosen, quick, runs, True, spared)[1]
             tried = {task.path: task.message for task in before}  # who failed there is not tried again
             for task in tasks:
                 task.message = tried.get(task.path, task.message)
@@ -298,7 +293,7 @@ def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
 
 
 def _list(out: Path, json: bool) -> None:
-    from tacit.reproduce import EXPERIMENTS, in_words
+    from tacit.reproduce import EXPERIMENTS, in_words, said
 
     rows = []
     for name, text in EXPERIMENTS.items():
@@ -306,7 +301,7 @@ def _list(out: Path, json: bool) -> None:
         try:
             found = in_words(storage.read_json(file)) if file.exists() else "not there"
         except (UserError, KeyError, TypeError) as error:
-            found = f"damaged or of another version: {error!r}"
+            found = f"damaged or of another version: {said(error)}"
         rows.append({"name": name, "summary": text, "file": str(file), "results": found})
         if not json:
             print(f"{name:24} {text}\n{'':24} {file}: {found}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.commands import new_table, print_table
+from tacit.commands import fits, new_table, print_table
 from tacit.metrics import AGENTS, lookup
 from tacit.report import findings
 from tacit.run import Run
@@ -77,7 +77,11 @@ def _print_metrics(agents: Mapping[str, Mapping[str, Any]], columns: Sequence[st
             for end, label in (("low", "95 % from"), ("high", "95 % to")):
                 ends = [dict(row[key]).get(end) if isinstance(row.get(key), Mapping) else None for key in keys]
                 table.add_row(f"  {label}", *(cell(x, lookup(key).unit) for x, key in zip(ends, keys, strict=True)))
-    print_table(table)
+    if fits(table) or len(keys) == 1:
+        return print_table(table)
+    half = -(-len(keys) // 2)  # two tables below each other that can be read
+    _print_metrics(agents, keys[:half], title)
+    _print_metrics(agents, keys[half:], "")
 
 
 def print_quality(quality: Mapping[str, float]) -> None:
@@ -143,5 +147,5 @@ def cell(entry: Any, unit: str) -> str:
     if not isinstance(entry, int | float) or math.isnan(entry):
         return "-"
     if unit == "share":
-        return f"{100 * entry:.2f} %"
+        return f"{100 * entry:.2f}\N{NO-BREAK SPACE}%"
     return f"{entry:.3f}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ def collect(
     costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`. The policy gets
     the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
     """
-    from tacit.envs.making import feature_names, flatten, rows
+    from tacit.envs.making import feature_names, flatten, origin, rows
 
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
@@ -67,9 +69,24 @@ def collect(
                 running[i] = _Recorder(reached[i])
         resetting = ended & ~resetting if mode == "NextStep" else resetting
     names = feature_names(env)
-    env_id = env.spec.id if env.spec is not None else None
-    basis = make_card(env=env_id, feature_names=names, source="collected from an agent", seed=seed)
+    env_id, options = origin(env)
+    basis = make_card(
+        env=env_id, env_kwargs=_writable(options), feature_names=names, source="collected from an agent", seed=seed
+    )
     return from_trajectories([t for record in finished for t in record], {**basis, **(card or {})})
+
+
+def _writable(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a card can hold; a warning names the others, which cannot be found again."""
+    kept = {}
+    for key, value in options.items():
+        try:
+            kept[key] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            warnings.warn(
+                f"the option {key} of the environment is no JSON and is not on the card: {value!r}", stacklevel=3
+            )
+    return kept
 
 
 class _Recorder:

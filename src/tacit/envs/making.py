@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import UserError
 
+OF_VECTORS = frozenset({"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"})
+"""What `gymnasium.make_vec` adds to the options of an environment."""
 LARGEST = 10_000
 """Entries of an observation. More are pictures by another name."""
 
@@ -183,9 +185,15 @@ def import_named(module: str, *, here: bool = False) -> None:
         import_module(module)
     except Exception as error:  # it is the user's code: whatever it raises
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
-            raise UserError(
-                f"cannot import {module!r}, the module of the environment: it is neither installed nor in {folder}"
-            ) from None
+            where = (
+                f"it is neither installed nor in {folder}"
+                if here
+                else (
+                    "it is not installed, and files of the current folder are imported for names on the command line "
+                    "alone (PYTHONPATH=. tacit ... if you trust this one)"
+                )
+            )
+            raise UserError(f"cannot import {module!r}, the module of the environment: {where}") from None
         raise UserError(f"importing {module!r} raised {type(error).__name__}: {error}") from error
 
 
@@ -210,7 +218,7 @@ def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any)
         if spec.vector_entry_point is not None:
             env = gym.make_vec(spec, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
             if resets_same_step(env) and (is_flat(env.single_observation_space) or not flattened):
-                return env
+                return _remember(env, env_id)
             why = "are not flat" if resets_same_step(env) else "do not reset within the same step"
             env.close()
             if spec.entry_point is None:
@@ -218,7 +226,27 @@ def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any)
         options: dict[str, Any] = {"vector_kwargs": {"autoreset_mode": AutoresetMode.SAME_STEP}}
         if flattened:
             options["wrappers"] = [flat]
-        return gym.make_vec(spec, num_envs=n_envs, vectorization_mode="sync", **options, **kwargs)
+        return _remember(gym.make_vec(spec, num_envs=n_envs, vectorization_mode="sync", **options, **kwargs), env_id)
+
+
+def _remember(env: VectorEnv, env_id: str) -> VectorEnv:
+    """Gymnasium forgets the module of module:Name-v0, without which nobody can make the environment again."""
+    env.unwrapped.tacit_id = env_id  # type: ignore[attr-defined]
+    return env
+
+
+def origin(env: VectorEnv) -> tuple[str | None, dict[str, Any]]:
+    """(id, options) with which a vector environment was made; (None, {}) if it was not made from an id."""
+    spec = env.spec
+    if spec is None:
+        return None, {}
+    registered = gym.registry[spec.id].kwargs if spec.id in gym.registry else {}
+    options = {
+        key: value
+        for key, value in spec.kwargs.items()
+        if key not in OF_VECTORS and not (key in registered and registered[key] is value)
+    }
+    return getattr(env.unwrapped, "tacit_id", spec.id), options
 
 
 def resets_same_step(env: VectorEnv) -> bool:

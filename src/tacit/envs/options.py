@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tacit.errors import UserError
 
@@ -31,6 +34,25 @@ def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
     """UserError for an environment that does not exist or does not have these options."""
+    parameters = _parameters(env)
+    unknown = sorted(set(env_kwargs) - set(parameters))
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        close = get_close_matches(unknown[0], [*parameters], n=1)
+        hint = f"did you mean {close[0]!r}? It" if close else "it"
+        raise UserError(
+            f"{env.rpartition(':')[2]} has no option {unknown[0]!r}; {hint} has {', '.join(parameters) or 'none'}"
+        )
+
+
+def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `made_with` that differ from `env_kwargs`, where either may leave out what is the default."""
+    default = {key: one.default for key, one in _parameters(env).items() if one.default is not one.empty}
+    before, now = {**default, **made_with}, {**default, **env_kwargs}
+    return {key: before[key] for key in before if key in now and not np.array_equal(before[key], now[key])}
+
+
+def _parameters(env: str) -> Mapping[str, inspect.Parameter]:
+    """Of the function or class that makes the environment."""
     from tacit.envs.making import find_spec
 
     spec = find_spec(env, here=True)
@@ -38,10 +60,7 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
     if isinstance(creator, str):
         file, _, attribute = creator.partition(":")
         creator = getattr(import_module(file), attribute)
-    parameters = inspect.signature(creator).parameters if callable(creator) else {}
-    unknown = sorted(set(env_kwargs) - set(parameters))
-    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        raise UserError(f"{spec.id} has no option {unknown[0]!r}; it has {', '.join(parameters)}")
+    return inspect.signature(creator).parameters if callable(creator) else {}
 
 
 def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:

@@ -55,7 +55,8 @@ class Config:
     """Settings of PPO; those of the paper's table are named as there."""
 
     total_steps: int = 1_000_000
-    """Environment steps of the whole training; learning-rate decay refers to it."""
+    """Environment steps of the whole training, which completes what it has begun then; learning-rate decay refers to
+    it."""
     n_envs: int = 32
     """Copies of the environment, for whoever makes it from its name; a vector environment given to learn() decides."""
     rollout_steps: int = 2048

@@ -25,6 +25,7 @@ map's then, and those of the cost itself otherwise.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -211,6 +212,9 @@ def train(method: Method, run: Run, env: VectorEnv, demos: Demonstrations, confi
                 )
             update(_shown(state, metrics))
     assert state is not None
+    if state.steps > 1.1 * config.total_steps:
+        asked = f"{state.steps:,} steps were made, not {config.total_steps:,}"
+        print(f"{asked}: the bootstrap and every iteration are completed", file=sys.stderr)
     return state
 
 
@@ -343,12 +347,14 @@ def save_samples(run: Run, state: State, expert: samples.Expert, rows: int = 400
     def thinned(array: NDArray[Any]) -> NDArray[Any]:
         return array[:: max(1, -(-len(array) // rows))].astype(np.float32)
 
-    last = state.replay[-10:].reshape(-1, state.replay.shape[-1])
+    # Of a short run the first phases, when nothing was constrained yet, are not what the learner does now.
+    phases = min(10, max(1, len(state.replay) // 2))
+    last = state.replay[-phases:].reshape(-1, state.replay.shape[-1])
     # All phases alike: what a policy did that was able but not yet constrained says most about a constraint.
     history, truth = state.replay.reshape(-1, state.replay.shape[-1]), state.replay_truth.reshape(-1)
     names = {"nominal": state.nominal, "learner": last, "history": history, "expert": expert.rows}
     names |= {"nominal_truth": state.nominal_truth, "history_truth": truth}
-    names |= {"learner_truth": state.replay_truth[-10:].reshape(-1)}
+    names |= {"learner_truth": state.replay_truth[-phases:].reshape(-1)}
     arrays = {name: thinned(array) for name, array in names.items()}
     # Thinned rows miss the extremes, and those are what the demonstrations say about a boundary.
     arrays["expert_range"] = np.stack([expert.rows.min(axis=0), expert.rows.max(axis=0)]).astype(np.float32)

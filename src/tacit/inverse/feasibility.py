@@ -64,10 +64,9 @@ class Diagnosis:
         if self.statistical_budget is not None:
             text += (
                 f" A budget that allows for the demonstrations' sampling error is between "
-                f"{self.statistical_budget.min():.3g} and {self.statistical_budget.max():.3g} a feature "
-                "(Solution.diagnosis.statistical_budget)."
+                f"{self.statistical_budget.min():.3g} and {self.statistical_budget.max():.3g} a feature."
             )
-        return text + ' Or use objective="likelihood" or objective="plugin", which always have a solution.'
+        return text + " The objectives likelihood and plugin always have a solution."
 
 
 def reachable(mdp: MDP) -> np.ndarray:

@@ -33,21 +33,32 @@ Window = tuple[float, float]
 COLUMNS = (
     Metric("forbidden", "Where the map's cost, the other features as demonstrated, passes what demonstrations cost."),
     Metric("demonstrated", "The nearest value that occurs in a demonstration."),
-    Metric("open band", "Between the two nothing can be known: no demonstration goes there."),
+    Metric(
+        "between demonstrations and boundary",
+        "How far apart the two are. Nobody demonstrated anything there; whether and where in it the true limit lies "
+        "cannot be known.",
+    ),
     Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
 )
 """Of the table of boundaries."""
+BESIDE_THE_RULE = (
+    "These boundaries lie where the map passes its own level, those of “The rule” where the cost passes the threshold "
+    "of the rule, so their digits may differ; and what is not known there may go on past the boundary, as far as the "
+    "data leave open where it lies."
+)
 
 
 def constraint(data: RunData, anchor: str) -> Section | None:
     """What is forbidden, in the features' own units."""
     body = _boundary_table(data)
+    if body and data.explanation.get("kind") == "features":
+        body += f"<p>{BESIDE_THE_RULE}</p>"
     figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
         body += (
             "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
-            "go; amber lies between them and a learned boundary, and about it they say nothing. Below: where "
+            "go; amber lies between them and a learned boundary, where nobody demonstrated anything. Below: where "
             "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
             f'<div class="figures wide">{"".join(figures)}</div>'
         )
@@ -215,7 +226,7 @@ def _whole(values: np.ndarray, found: list[Bound], truth: Bound | None) -> Windo
 
 
 def _near(whole: Window, demonstrated: Window, found: list[Bound], truth: Bound | None) -> Window | None:
-    """The surroundings of the open band, or of the true boundary if none was found; None if the whole shows them."""
+    """The surroundings of the learned boundary, or of the true one if none was found; None if the whole shows them."""
     span = whole[1] - whole[0]
     if found:
         points = [found[0].value, found[0].demonstrated]

@@ -34,6 +34,11 @@ from tacit.policy import Policy
 from tacit.run import Run
 
 T = TypeVar("T")
+SUMMARY: dict[str, type] = {
+    **dict.fromkeys(("table", "cost_quality", "labels", "threshold", "detection", "demonstrations", "time"), dict),
+    "boundaries": list,
+}
+"""What parts of summary.json are, where it has them."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def load_run(run: Run) -> RunData:
             return default
         return value
 
-    summary: dict[str, Any] = attempt("summary.json", lambda: run.read("summary.json"), {}, True)
+    summary = _checked_summary(attempt("summary.json", lambda: run.read("summary.json"), {}, True), notes)
     exact = run.config["algo"] == "mce-exact"
     # Where there is no solution there is little to draw.
     solved = exact and summary.get("status") != "infeasible"
@@ -138,6 +143,16 @@ def load_run(run: Run) -> RunData:
         policy=policy[0] if policy else None,
         notes=tuple(notes),
     )
+
+
+def _checked_summary(summary: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The parts of summary.json that can be shown; the others are noted and dropped."""
+    wrong = [name for name, kind in SUMMARY.items() if name in summary and not isinstance(summary[name], kind)]
+    table = {} if "table" in wrong else summary.get("table", {})
+    rows = [f"{name} of the table" for name, row in table.items() if not isinstance(row, dict)]
+    if wrong or rows:
+        notes.append(f"Left out because summary.json does not have the expected form: {', '.join([*wrong, *rows])}.")
+    return {name: part for name, part in summary.items() if name not in wrong}
 
 
 def _sampled(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.report.data import RunData
-from tacit.report.html import Section, esc, number
+from tacit.report.html import Section, coded, number
 
 if TYPE_CHECKING:
     from tacit.video import Filmstrip
 
 LARGEST_SIDE = 320
 QUALITY = 82
+MOST_COLUMNS = 5
 
 
 def film(data: RunData, anchor: str) -> Section | None:
@@ -30,12 +32,19 @@ def film(data: RunData, anchor: str) -> Section | None:
     # Simulators, drivers and graphics libraries are other people's: whatever they raise, the report goes on.
     except Exception as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        return Section(title, f'<p class="missing">No pictures: {esc(reason)}.</p>')
+        return Section(title, f'<p class="missing">No pictures: {coded(reason)}.</p>')
     words = f"One episode of {strip.length} steps, return {number(strip.total)}"
     if strip.costs is not None:
         broken = sum(cost > 0 for cost in strip.costs)
         words += f", {broken} steps in violation" if broken else ", no step in violation"
-    return Section(title, f'<p>{words}.</p><div class="film">{"".join(_pictures(strip))}</div>')
+    pictures = _pictures(strip)
+    style = f"--columns: {columns(len(pictures))}"
+    return Section(title, f'<p>{words}.</p><div class="film" style="{style}">{"".join(pictures)}</div>')
+
+
+def columns(pictures: int) -> int:
+    """So many beside each other that the rows, as few as can be, are as equally full as can be."""
+    return math.ceil(pictures / max(1, math.ceil(pictures / MOST_COLUMNS)))
 
 
 def _pictures(strip: Filmstrip) -> list[str]:

@@ -94,8 +94,8 @@ def learned(summary: Record) -> list[str]:
         sentence = f"Learned from {source}: **{first}** is forbidden."
         if not math.isnan(first.demonstrated):
             reach = f"The demonstrations {'go down to' if first.below else 'reach'} {first.demonstrated:.4g}"
-            open_band = f"{first.demonstrated:.4g}" != f"{first.value:.4g}"
-            sentence += f" {reach}; in between nothing can be known." if open_band else f" {reach}, too."
+            apart = f"{first.demonstrated:.4g}" != f"{first.value:.4g}"
+            sentence += f" {reach}; nobody demonstrated anything in between." if apart else f" {reach}, too."
         if not math.isnan(first.share):
             sentence += f" {percent(first.share)} of what the learner tried lies beyond it."
         if others:
@@ -228,9 +228,12 @@ def _about_training(summary: Record, metrics: Sequence[Record]) -> list[str]:
             "had fewer steps to learn than it seems."
         )
     ours, theirs = series(metrics, "dual/learner_cost"), series(metrics, "dual/expert_cost")
-    if len(ours) and len(theirs):
-        # A few iterations, because one is noisy; and not for costs that are next to nothing.
-        last, reference = ours[-3:].mean(), theirs[-3:].mean()
+    if len(ours) > 1 and len(theirs) > 1:
+        # Never the first iteration, in which the learner knew no cost. Of the others the last three, because one is
+        # noisy; but of few only the last third, because the learner has hardly begun before. And not for costs that
+        # are next to nothing.
+        window = min(3, max(1, (len(ours) - 1) // 3))
+        last, reference = ours[-window:].mean(), theirs[-window:].mean()
         if last > STILL_COSTLY * reference and last > 0.05 * ours.max():
             found.append(
                 "The policy still spends time where the demonstrations do not: its steps cost "

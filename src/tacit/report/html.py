@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -43,8 +43,19 @@ def esc(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
+def coded(text: object, plain: Callable[[str], str] = esc) -> str:
+    """Text in which what stands in `backticks` is code, as it is; the rest goes through `plain`, which escapes."""
+    parts = re.split(r"`([^`]+)`", str(text))
+    return "".join(f"<code>{esc(part)}</code>" if i % 2 else plain(part) for i, part in enumerate(parts))
+
+
 def emphasised(text: str) -> str:
-    """Plain text in which **words** are bold; numbers have a real minus sign and stay with their relation and %."""
+    """Plain text with `code`, in which **words** are bold; see `_typeset`."""
+    return coded(text, _typeset)
+
+
+def _typeset(text: str) -> str:
+    """**words** are bold; numbers have a real minus sign and stay with their relation and %."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "−", text)
     text = re.sub(r"(?<=[<>=]) (?=[−\d])| (?=(?:%|[<>]))", "\N{NO-BREAK SPACE}", text)
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", esc(text))
@@ -113,14 +124,19 @@ def measured(key: str, entry: object) -> str:
         return '<span class="missing">–</span>'
     text = number(value, unit)
     if isinstance(entry, Mapping):
-        upper = entry.get("upper")
-        if entry.get("count") == 0 and is_number(upper):
+        if _at_most(entry):
+            upper = entry["upper"]
             n = f" in {entry['n']} episodes" if is_number(entry.get("n")) else ""
             return f'{text}<span class="interval">none{n}: at most {number(upper, unit)}</span>'
         low, high = entry.get("low"), entry.get("high")
         if is_number(low) and is_number(high) and math.isfinite(high - low):
             return f'{text}<span class="interval">{number(low, unit)} to {number(high, unit)}</span>'
     return text
+
+
+def _at_most(entry: object) -> bool:
+    """Is it a count of none, of which only an upper bound is shown?"""
+    return isinstance(entry, Mapping) and entry.get("count") == 0 and is_number(entry.get("upper"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -142,6 +158,12 @@ def table(caption: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str],
     )
 
 
+SIDES = (
+    "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound of a count of none, and so a little "
+    "lower than the upper end of such a range."
+)
+
+
 def metric_table(caption: str, rows: Mapping[str, Mapping[str, Any]], keys: Sequence[str], main: str = "") -> str:
     """One row an agent, one column a metric that any of them has."""
     present = [key for key in keys if any(value_of(row.get(key)) is not None for row in rows.values())]
@@ -154,7 +176,8 @@ def metric_table(caption: str, rows: Mapping[str, Mapping[str, Any]], keys: Sequ
         ([esc(name), *(cell(key, row) for key in present)], "main" if name == main else "")
         for name, row in rows.items()
     ]
-    return table(caption, head, body)
+    sides = any(_at_most(row.get(key)) for key in present for row in rows.values())
+    return table(caption, head, body) + (f'<p class="missing">{SIDES}</p>' if sides else "")
 
 
 def facts(entries: Iterable[tuple[str, str]]) -> str:

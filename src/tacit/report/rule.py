@@ -9,7 +9,7 @@ from tacit.explain import in_words
 from tacit.report.data import RunData
 from tacit.report.findings import percent
 from tacit.report.html import Section, emphasised, esc, figure, is_number, number, table, value_of
-from tacit.rule_plots import draw
+from tacit.rule_plots import PARTS, cells, strips
 
 WHICH = {"cost": "cost of the policy", "map": "constraint map"}
 
@@ -23,12 +23,13 @@ def rule(data: RunData, anchor: str) -> Section | None:
 def _rule(found: Mapping[str, Any], anchor: str) -> str:
     try:
         sentence, *facts = _joined(in_words(found))
-        svg = draw(found)
+        # Maps one by one: side by side in one picture they would be too small to read on a phone.
+        drawn = [cells(found, (part,)) for part in PARTS] if found["kind"] == "cells" else [strips(found)]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # nothing, or a damaged file
         return ""
     caption = (
-        "Green is demonstrated, amber is where no demonstration goes and nothing can be known, orange is forbidden "
-        "wherever in the amber band the boundary lies."
+        "Green is demonstrated; amber is where the true boundary may lie, because no demonstration goes there; orange "
+        "is forbidden wherever in the amber band it lies."
         if found["kind"] == "features"
         else "Outlined cells are forbidden; struck through are those that neither the demonstrations nor an agent that "
         "follows the reward alone enters."
@@ -36,9 +37,13 @@ def _rule(found: Mapping[str, Any], anchor: str) -> str:
     if found["confidence"] is not None:
         caption += " The horizontal bar is where costs from resampled demonstrations put the boundary."
     items = "".join(f"<li>{emphasised(fact.strip())}</li>" for fact in facts)
-    picture = figure(svg, f"{anchor}-rule", "What is forbidden", esc(caption))
-    css = "figures" if found["kind"] == "cells" else "figures wide"
-    return f'<p class="rule"><b>{emphasised(sentence)}</b></p><div class="{css}">{picture}</div><ul>{items}</ul>'
+    pictures = [figure(drawn[-1], f"{anchor}-rule", "What is forbidden", esc(caption))]
+    if len(drawn) > 1:
+        crossed = "Red crosses, if any, are the hidden constraint. The learner never sees them."
+        pictures.insert(0, figure(drawn[0], f"{anchor}-rule-map", "The map", crossed))
+    css = "figures maps" if found["kind"] == "cells" else "figures wide"
+    shown = f'<div class="{css}">{"".join(pictures)}</div>'
+    return f'<p class="rule"><b>{emphasised(sentence)}</b></p>{shown}<ul>{items}</ul>'
 
 
 def _joined(lines: list[str]) -> list[str]:

@@ -379,8 +379,8 @@ def provenance(data: RunData, anchor: str) -> Section | None:
     if source.get("command"):
         entries.append(("command", f"<code>{esc(source['command'])}</code>"))
     entries += [("seed", esc(data.config["seed"])), ("environment", f"<code>{esc(data.config['env'])}</code>")]
-    if demos.get("path"):
-        entries.append(("demonstrations", f"<code>{esc(demos['path'])}</code>"))
+    if demos:
+        entries.append(("demonstrations", _origin(demos)))
     if demos.get("sha256"):
         entries.append(("their SHA-256", f"<code>{esc(demos['sha256'])}</code>"))
     versions = source.get("versions")
@@ -393,3 +393,15 @@ def provenance(data: RunData, anchor: str) -> Section | None:
         {key: data.config.get(key) for key in ("env", "env_kwargs", "seed", "config", "demos")}, indent=2
     )
     return Section("Provenance", facts(entries) + details("all settings", f"<pre>{esc(settings)}</pre>"))
+
+
+def _origin(demos: Mapping[str, Any]) -> str:
+    """Where the demonstrations come from; without a path they are those that were put into the folder."""
+    if demos.get("path"):
+        return f"<code>{esc(demos['path'])}</code>"
+    whole = demos.get("from")
+    words = "<code>demos.npz</code> in the run folder"
+    if isinstance(whole, Mapping):
+        words += f": <code>{esc(whole['path'])}</code>" if whole.get("path") else ""
+        words += ", without what was held out as <code>calibration.npz</code>"
+    return words

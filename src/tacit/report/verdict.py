@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 from tacit.metrics import lookup
 from tacit.report import findings
 from tacit.report.data import RunData
-from tacit.report.html import Section, define, details, emphasised, esc, facts, is_number, number, table, value_of
+from tacit.report.html import (
+    Section,
+    coded,
+    define,
+    details,
+    emphasised,
+    esc,
+    facts,
+    is_number,
+    number,
+    table,
+    value_of,
+)
 
 
 class Check(NamedTuple):
@@ -67,7 +79,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
     sentences = _infeasible_words(data) if infeasible else [*_sampled_words(data), *_cost_words(data)]
     stated = data.summary.get("statement")
     if isinstance(stated, str) and stated and not data.certificate and not infeasible:
-        sentences.insert(0, esc(stated))
+        sentences.insert(0, coded(stated))
     certified = _certificate_words(data)
     if certified and not infeasible:
         sentences.append(certified)
@@ -77,7 +89,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
     if not infeasible:
         body += _key_numbers(data) + _doubts(data)
     if data.notes:
-        body += "".join(f'<p class="missing">{esc(note)}</p>' for note in data.notes)
+        body += "".join(f'<p class="missing">{coded(note)}</p>' for note in data.notes)
     return Section(
         "No constraint fits" if infeasible else "What was found", body, "answer infeasible" if infeasible else "answer"
     )
@@ -195,7 +207,7 @@ def _infeasible_words(data: RunData) -> list[str]:
     statement = data.certificate.get("statement")
     said_below = isinstance(data.summary.get("diagnosis"), dict) and "text" in data.summary["diagnosis"]
     if isinstance(statement, str) and statement and not said_below:
-        words.append(esc(statement))
+        words.append(coded(statement))
     return words
 
 
@@ -210,7 +222,7 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
         found = {"text": found}
     if not isinstance(found, dict):
         return None
-    parts = [f"<p>{esc(found['text'])}</p>"] if isinstance(found.get("text"), str) else []
+    parts = [f"<p>{coded(found['text'])}</p>"] if isinstance(found.get("text"), str) else []
     features = _as_records(found.get("features"), "name")
     if features:
         head = {
@@ -236,7 +248,7 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
             budget = row.get("budget")
             return number(_round_up(budget)) if is_number(budget) else esc("?" if budget is None else budget)
 
-        items = "".join(f"<li><code>budget={amount(row)}</code> {esc(row.get('why', ''))}</li>" for row in budgets)
+        items = "".join(f"<li><code>budget={amount(row)}</code> {coded(row.get('why', ''))}</li>" for row in budgets)
         what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
         parts.append(f"<h3>Budgets that would do</h3><p>{what}</p><ul>{items}</ul>")
     return Section("Why, and what to do", "".join(parts)) if parts else None
@@ -302,7 +314,7 @@ def certificate(data: RunData, anchor: str) -> Section | None:
     parts = []
     statement = found.get("statement")
     if isinstance(statement, str) and statement and data.status != "infeasible":
-        parts.append(f"<p>{esc(statement)}</p>")
+        parts.append(f"<p>{coded(statement)}</p>")
     if checks:
         parts.append(
             "<p>An exact solution can prove how good it is. Each number is zero for a perfect answer and follows from "

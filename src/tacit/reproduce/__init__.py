@@ -225,6 +225,7 @@ def earlier(name: str, out: Path) -> Kept:
             to_stderr(f"nothing is taken over from there: {error}")
             continue
         if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+            to_stderr(f"nothing is taken over from {file}, which was written by another version of Tacit")
             continue
         try:
             for record in results.get("runs", []):
@@ -234,7 +235,7 @@ def earlier(name: str, out: Path) -> Kept:
                 if other == name:
                     kept[record["label"], record["seed"]] = record
         except (KeyError, TypeError, AttributeError) as error:
-            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {error!r}")
+            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {said(error)}")
     return kept
 
 
@@ -280,7 +281,7 @@ def gather(module: Any, tasks: Iterable[Task], taken: Taken | None = None) -> di
                 runs.append({"label": task.job.label, **record_of(run), **module.collect(task.job, run)})
                 continue
             except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
-                reason = f"{task.path} is damaged or of another version: {error!r}"
+                reason = f"{task.path} is damaged or of another version: {said(error)}"
         elif record := (taken or {}).get((task.job.label, task.job.seed)):
             runs.append(record)
             continue
@@ -304,7 +305,16 @@ def redraw(module: Any, results: Any, where: str) -> tuple[str, bytes]:
     try:
         return draw(module, results)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        raise UserError(f"{where} does not hold the numbers that are drawn (of another version?): {error!r}") from None
+        raise UserError(
+            f"{where} does not hold the numbers that are drawn (of another version?): {said(error)}"
+        ) from None
+
+
+def said(error: Exception) -> str:
+    """What was wrong with a file, for a person."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def in_words(results: Any) -> str:
