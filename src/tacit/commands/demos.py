@@ -85,7 +85,7 @@ def show(file: FilePath, /, *, json: bool = False) -> None:
 
 def validate(
     file: FilePath,
-    env: OptionalEnv = None,
+    env: Annotated[str | None, tyro.conf.arg(metavar="[ENV]")] = None,
     /,
     *,
     options: Options = EnvOptions(),  # noqa: B008 (frozen)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tacit.reproduce import Kept
     from tacit.sweep import Task
 
-Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+Name = Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
 Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")]
