@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from tacit import demos
 from tacit.cli import main
-from tacit.envs import making
+from tacit.envs import making, options
 from tacit.errors import UserError
 from tacit.policy import Interface
 from tacit.run import Run
@@ -150,6 +150,26 @@ def test_demonstrations_know_how_their_environment_was_made(tank: str, capsys: p
     assert "did you mean 'gain'?" in capsys.readouterr().err
     assert main(["learn", "bc", "my_plant:Tonk-v0", "--demos", "gain-0.1.npz"]) == 2
     assert "there is no environment 'Tonk-v0'" in capsys.readouterr().err
+
+
+def test_what_gymnasium_adds_is_no_option(tank: str) -> None:
+    """Nor is what was registered with the id; a tuple is the list that the card makes of it."""
+    making.find_spec(tank, here=True)
+    gym.register("Half-v0", entry_point="my_plant:Tank", max_episode_steps=20, kwargs={"gain": 0.5})
+    try:
+        same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        env = gym.make_vec(
+            "Half-v0", num_envs=2, vectorization_mode="sync", max_episode_steps=4, vector_kwargs=same_step
+        )
+        data = demos.collect(env, lambda obs, rng: np.ones((2, 1), np.float32), 2, seed=0)
+        assert data.card["env_kwargs"] == {}
+        assert options.other_options("Half-v0", {}, {"gain": 0.5}) == {}
+        assert options.other_options("Half-v0", {}, {"gain": 0.1}) == {"gain": 0.5}
+    finally:
+        gym.registry.pop("Half-v0")
+    assert making.same((1, [2, 3]), (1, [2, 3]))
+    assert making.same((1, 2), [1, 2])
+    assert not making.same(np.ones(2), np.zeros(2))
 
 
 def test_options_that_are_no_json_are_named(tank: str) -> None:

@@ -178,6 +178,7 @@ def test_published_presets():
         (["ppo", "tacit/Pendulum-v0", "--preset", "publishd"], "preset"),
         (["ppo", "tacit/Point-v0", "--calibration", "7"], "no demonstrations of tacit/Point-v0 to hold out"),
         (["bc", "tacit/Pendulum-v0", "--held-out", "50"], "nothing is left"),
+        (["bc", "tacit/Pendulum-v0", "--held-out", "15", "--calibration", "40"], "held_out is 15 of 10"),
         (["bc", "tacit/Pendulum-v0", "--lr", "inf"], "lr must be a finite number"),
         (["bc", "tacit/Pendulum-v0", "--hidden", "0"], "hidden are sizes"),
     ],

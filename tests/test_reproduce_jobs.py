@@ -236,6 +236,13 @@ def test_a_part_of_an_experiment(cli):
     after = {run["label"]: run["finished"] for run in storage.read_json("results/small.json")["runs"]}
     assert after["beta 0.1"] == before["beta 0.1"]
     assert after["beta 1.0"] > before["beta 1.0"]
+    # Nothing is lost either where nothing is run, or only one seed.
+    shutil.rmtree("runs")
+    cli("reproduce", "small", "--only", "beta 1.0", "--no-run")
+    assert len(storage.read_json("results/small.json")["runs"]) == 2
+    cli("reproduce", "small", "--only", "beta 1.0", "--seeds", "1,", "--workers", 1)
+    labels = sorted((run["label"], run["seed"]) for run in storage.read_json("results/small.json")["runs"])
+    assert labels == [("beta 0.1", 0), ("beta 1.0", 0), ("beta 1.0", 1)]
     for words in (["beta 7"], [""], ["beta 0.1", "1.0,"]):
         output = cli("reproduce", "small", "--only", *words)
         assert output.status == 2

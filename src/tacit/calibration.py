@@ -183,7 +183,8 @@ def _explain_again(run: Run) -> None:
         try:
             of = run.read("explanation.json").get("of")
             save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())
-        except UserError:  # a damaged one, or of a run that cannot be explained: the threshold stands all the same
+        # A damaged one, or of a run that cannot be explained: the threshold stands all the same.
+        except (UserError, AttributeError, KeyError, TypeError, ValueError):
             return
 
 

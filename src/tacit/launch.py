@@ -141,6 +141,9 @@ def _start_calibrated(
     from tacit.demos import save
 
     shown, kept = split(demos, held_out, settings["seed"])
+    algorithm = find(settings["algo"])
+    config = make_config(algorithm.load().Config, settings["config"], settings["algo"])
+    algorithm.check(settings["env"], settings["env_kwargs"], config, shown)  # fewer than those that were checked
     # The file that was given holds both parts: `Run.demonstrations` must not fall back on it.
     parts = {"path": None, "sha256": shown.sha256, "from": settings["demos"], "calibration": kept.sha256}
     run = Run.start(out, **{**settings, "demos": parts}, command=command)

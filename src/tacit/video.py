@@ -120,7 +120,7 @@ def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return make(env_id, render_mode="rgb_array", **env_kwargs)
+            return make(env_id, **{**env_kwargs, "render_mode": "rgb_array"})
         except UserError as error:
             if isinstance(error.__cause__, TypeError):
                 raise UserError(f'{env_id} cannot be made with render_mode="rgb_array"') from None

@@ -85,12 +85,14 @@ def print_table(table: Table) -> None:
 
 
 def fits(table: Table) -> bool:
-    """Whether the terminal is wide enough not to break words and numbers in the middle."""
+    """Whether the terminal is wide enough not to break words and numbers in the middle, as the table then will not."""
     from rich.console import Console
 
-    first, *others = ([str(column.header), *map(str, column.cells)] for column in table.columns)
-    widths = [max(map(len, first)), *(max(len(word) for text in texts for word in text.split(" ")) for texts in others)]
-    return sum(widths) + 3 * len(widths) <= Console().width  # padding
+    first, *others = table.columns
+    for column in others:
+        column.min_width = max(map(len, [*str(column.header).split(), *map(str, column.cells)]))
+    needed = max(len(str(cell)) for cell in first.cells) + sum(column.min_width or 0 for column in others)
+    return needed + 3 * len(table.columns) <= Console().width  # with padding
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:

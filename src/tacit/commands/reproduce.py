@@ -223,7 +223,8 @@ def _from_runs(
     before, tasks = experiments.plan(module, chosen, quick, runs, False, spared, only)
     labels = experiments.chosen_labels([task.job for task in tasks], only)
     # Once: what is run for others may change the names of what follows.
-    taken = experiments.taken_over([task for task in tasks if keep or task.job.label not in labels], kept)
+    left_alone = [task for task in tasks if keep or no_run or task.job.label not in labels]
+    taken = experiments.taken_over(left_alone, kept)
 
     def to_do(tasks: Sequence[Task]) -> list[Task]:
         return [task for task in tasks if (task.job.label, task.job.seed) not in taken and task.job.label in labels]
@@ -254,6 +255,9 @@ def _from_runs(
         if not task.done and task.job.label not in labels:
             task.message = NOT_ASKED_FOR
     found = experiments.gather(module, tasks, taken)
+    if only:  # other seeds stay as well
+        there = {(task.job.label, task.job.seed) for task in tasks}
+        found["runs"] += [run for key, run in kept.items() if isinstance(key, tuple) and key not in there]
     if not found["runs"]:
         _say_missing(found["missing"])
         raise RunFailed(f"none of the {len(tasks)} runs is finished in {runs}: there is nothing to draw")

@@ -40,7 +40,7 @@ OTHER_SEED = 1000
 def wanted(steps: int | None, pairs: tuple[str, ...], **others: Any) -> dict[str, Any]:
     """The settings that were given; UserError where --set gives what has an option of its own."""
     given = key_values(pairs, "--set")
-    own = {"total_steps": "--steps", "cost": "RUN", "shared": "--shared"} | {name: f"--{name}" for name in others}
+    own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others}
     for name in given:
         if name in own:
             raise UserError(f"--set cannot give {name}, which has a place of its own on the command line: {own[name]}")

@@ -147,5 +147,5 @@ def cell(entry: Any, unit: str) -> str:
     if not isinstance(entry, int | float) or math.isnan(entry):
         return "-"
     if unit == "share":
-        return f"{100 * entry:.2f}\N{NO-BREAK SPACE}%"
+        return f"{100 * entry:.2f} %"
     return f"{entry:.3f}"

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 
 from tacit.errors import UserError
 
-OF_VECTORS = frozenset({"num_envs", "vectorization_mode", "vector_kwargs", "wrappers"})
-"""What `gymnasium.make_vec` adds to the options of an environment."""
+NO_OPTIONS = frozenset(
+    {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps", "render_mode"}
+)
+"""What `gymnasium.make_vec` knows besides the options of an environment, or how it is looked at."""
 LARGEST = 10_000
 """Entries of an observation. More are pictures by another name."""
 
@@ -244,9 +246,17 @@ def origin(env: VectorEnv) -> tuple[str | None, dict[str, Any]]:
     options = {
         key: value
         for key, value in spec.kwargs.items()
-        if key not in OF_VECTORS and not (key in registered and registered[key] is value)
+        if key not in NO_OPTIONS and not (key in registered and same(registered[key], value))
     }
     return getattr(env.unwrapped, "tacit_id", spec.id), options
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values of an option; a tuple and a list of the same are."""
+    try:
+        return bool(one == other) or bool(np.array_equal(one, other))
+    except ValueError:  # arrays
+        return bool(np.array_equal(one, other))
 
 
 def resets_same_step(env: VectorEnv) -> bool:

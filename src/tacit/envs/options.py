@@ -8,8 +8,6 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tacit.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,9 +44,12 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
 
 def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `made_with` that differ from `env_kwargs`, where either may leave out what is the default."""
+    from tacit.envs.making import find_spec, same
+
     default = {key: one.default for key, one in _parameters(env).items() if one.default is not one.empty}
+    default |= find_spec(env, here=True).kwargs
     before, now = {**default, **made_with}, {**default, **env_kwargs}
-    return {key: before[key] for key in before if key in now and not np.array_equal(before[key], now[key])}
+    return {key: before[key] for key in before if key in now and not same(before[key], now[key])}
 
 
 def _parameters(env: str) -> Mapping[str, inspect.Parameter]:

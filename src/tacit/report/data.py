@@ -152,7 +152,8 @@ def _checked_summary(summary: dict[str, Any], notes: list[str]) -> dict[str, Any
     rows = [f"{name} of the table" for name, row in table.items() if not isinstance(row, dict)]
     if wrong or rows:
         notes.append(f"Left out because summary.json does not have the expected form: {', '.join([*wrong, *rows])}.")
-    return {name: part for name, part in summary.items() if name not in wrong}
+    kept = {name: part for name, part in summary.items() if name not in wrong}
+    return {**kept, "table": {name: row for name, row in table.items() if isinstance(row, dict)}} if rows else kept
 
 
 def _sampled(
