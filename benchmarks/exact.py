@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit import storage
 from tacit.envs.gridworld import make_spec
 from tacit.envs.gridworld_map import large_map
 from tacit.forward.soft_policy_iteration import occupancy, plan
-from tacit.run import provenance
+from tacit.run import provenance, storage
 from tacit.tabular import solve
 
 BETA, BUDGET = 0.1, 1e-3

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from typing import Any
 
-from tacit import presets, storage
+from tacit import presets
 from tacit.launch import execute, start_run
-from tacit.run import provenance
+from tacit.run import provenance, storage
 
 TASKS = ("HalfCheetah", "Pendulum", "Swimmer", "Walker", "Ant")
 METHODS = ("mce", "gacl", "me-icrl", "vicrl", "bc2l", "irl-correction", "ppo", "rcpo")

@@ -26,9 +26,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from tacit import storage
 from tacit.forward import agent, collect, ppo, ppo_lagrangian
-from tacit.run import provenance
+from tacit.run import provenance, storage
 
 TASKS = ("HalfCheetah", "Pendulum", "Swimmer", "Walker", "Ant")
 PAPER = ppo.Config(rollout_steps=2048, batch_size=128, epochs=20, lr=3e-4, gae_lambda=0.9, target_kl=None)

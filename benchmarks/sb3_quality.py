@@ -24,10 +24,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from benchmarks import sb3
-from tacit import stats, storage
+from tacit import stats
 from tacit.evaluate import evaluate
 from tacit.forward import ppo
-from tacit.run import provenance, versions
+from tacit.run import provenance, storage, versions
 
 COPIES, EPISODES = 4, 50
 # SB3's defaults, on four copies; for HalfCheetah the paper's settings and normalisation on both sides.

@@ -36,9 +36,9 @@ import numpy as np
 
 from benchmarks import sb3
 from benchmarks.ppo_speed import PAPER, TASKS
-from tacit import normalize, storage
+from tacit.forward import normalize
 from tacit.policy import Policy
-from tacit.run import provenance, versions
+from tacit.run import provenance, storage, versions
 
 FROZEN = dataclasses.replace(PAPER, lr=1e-12)
 # What SB3 has no equal of costs next to nothing.
@@ -85,8 +85,7 @@ def acting(task: str, policy: Policy, threads: int) -> tuple[Any, Any]:
     """(environment, state): our learner with this policy, its copies at all times of an episode."""
     import jax.numpy as jnp
 
-    from tacit import nets
-    from tacit.forward import collect, ppo
+    from tacit.forward import collect, nets, ppo
 
     env = collect.make_vec(f"tacit/{task}-v0", PAPER.n_envs, nthread=threads)
     state = ppo.init(env, dataclasses.replace(FROZEN, threads=threads), 0)

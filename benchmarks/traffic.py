@@ -18,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit import storage
 from tacit.envs.traffic import compact
 from tacit.envs.traffic.drivers import DRIVERS, to_goal
 from tacit.envs.traffic.env import RULES, TrafficVectorEnv
 from tacit.envs.traffic.files import load_all, traffic_of
 from tacit.envs.traffic.layout import build
 from tacit.envs.traffic.simulator import OUTCOMES, first_observations
-from tacit.run import provenance
+from tacit.run import provenance, storage
 
 COPIES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
 TARGET = 50_000

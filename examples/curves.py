@@ -8,7 +8,7 @@ On the command line: `tacit learn ... --log tensorboard,wandb`, then `tensorboar
 from importlib.util import find_spec
 
 from tacit.launch import execute, start_run
-from tacit.sinks import observed
+from tacit.run.sinks import observed
 
 names = ["tensorboard"] + (["wandb"] if find_spec("wandb") else [])
 run, data = start_run("mce-exact", "tacit/Gridworld-v0")

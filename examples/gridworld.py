@@ -10,7 +10,7 @@ import numpy as np
 from tacit import demos, make_spec, solve
 from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
 from tacit.forward.soft_policy_iteration import plan
-from tacit.grid_plots import Panel, grid_figure
+from tacit.plots.grids import Panel, grid_figure
 
 BETA = 0.1
 

@@ -10,7 +10,7 @@ import onnxruntime
 
 from tacit import demos
 from tacit.cost import load_cost
-from tacit.envs.making import make_vec
+from tacit.envs.registry import make_vec
 from tacit.interop import onnx
 from tacit.launch import execute, start_run
 from tacit.policy import Policy

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from tacit import demos
 from tacit.cost import load_cost
-from tacit.envs.making import make_vec
+from tacit.envs.registry import make_vec
 from tacit.launch import execute, start_run
 
 

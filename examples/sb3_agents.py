@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from tacit import demos
 from tacit.cost import load_cost
-from tacit.envs.making import make_vec
+from tacit.envs.registry import make_vec
 from tacit.envs.wrappers import CostWrapper
 from tacit.evaluate import evaluate
 from tacit.interop import sb3

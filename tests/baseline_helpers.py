@@ -120,12 +120,12 @@ class Stop(Exception):
 
 def stopped_and_resumed_is_the_same_run(algo: str, tmp_path, monkeypatch, **settings) -> Any:
     """The files of a run that was killed after its second checkpoint and resumed are those of one that was not."""
-    from tacit.inverse import deep_run
+    from tacit.inverse import trainer
 
     whole, data = start(algo, tmp_path / "a", **settings)
     execute(whole, data)
     broken, data = start(algo, tmp_path / "b", **settings)
-    original = deep_run.save_checkpoint
+    original = trainer.save_checkpoint
 
     def save_then_stop(method, run, state):
         original(method, run, state)
@@ -133,7 +133,7 @@ def stopped_and_resumed_is_the_same_run(algo: str, tmp_path, monkeypatch, **sett
             raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(deep_run, "save_checkpoint", save_then_stop)
+        patch.setattr(trainer, "save_checkpoint", save_then_stop)
         try:
             execute(broken, data)
         except Stop:

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit import storage
 from tacit.errors import UserError
+from tacit.run import storage
 
 SPARE = 1 << 30
 SECONDS = 30
@@ -270,7 +270,7 @@ def cost_of_a_far_cell(folder: Path) -> Callable[[], Any]:
 
 
 def sweep(folder: Path, text: str) -> Callable[[], Any]:
-    from tacit import sweep_file
+    from tacit.sweep import file as sweep_file
 
     (folder / "a.toml").write_text(text)
     return lambda: sweep_file.read(folder / "a.toml")

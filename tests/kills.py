@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit import demos, storage
+from tacit import demos
 from tacit.cli import main
-from tacit.run import Run
+from tacit.run import Run, storage
 
 PENDULUM = (
     *("--rollout-steps", "256", "--n-envs", "8", "--epochs", "2", "--eval-episodes", "4"),

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit import nets
 from tacit.cli import main
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
+from tacit.forward import nets
 from tacit.inverse import bc, clone
 from tacit.policy import Interface
 from tacit.run import Run

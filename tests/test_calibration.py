@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import beta, binom
 
 from tacit import demos as demonstrations
-from tacit.calibration import (
+from tacit.cost import Inputs, LearnedCost, load_cost
+from tacit.cost.calibration import (
     calibrate,
     calibrate_run,
     conformal_threshold,
@@ -19,7 +20,6 @@ from tacit.calibration import (
     step_costs,
     usual_threshold,
 )
-from tacit.cost import Inputs, LearnedCost, load_cost
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.launch import execute, start_run

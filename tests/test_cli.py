@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import tacit.cli
-from tacit import progress
+from tacit import algorithms as registry
 from tacit.errors import UserError
-from tacit.inverse import registry
-from tacit.run import Run
+from tacit.run import Run, progress
 
 STUB = registry.Algorithm("stub", "for tests", "stub_algorithm")
 GRID = "tacit/Gridworld-v0"
@@ -331,7 +330,7 @@ def test_resume_refuses_changed_demonstrations(cli):
 SLOW = """
 import sys
 from tacit.cli import main
-from tacit.inverse import registry
+from tacit import algorithms as registry
 sys.path.insert(0, sys.argv[1])
 registry.ALGORITHMS["stub"] = registry.Algorithm("stub", "for tests", "stub_algorithm")
 sys.exit(main(["learn", "stub", "tacit/Gridworld-v0", "--pause", "0.03"]))

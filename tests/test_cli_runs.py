@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import storage
 from tacit.cli import main
 from tacit.demos import Demonstrations
 from tacit.inverse.exact_run import episodes_of
-from tacit.run import Run
+from tacit.run import Run, storage
 from test_cli import is_error
 
 GRID = "tacit/Gridworld-v0"

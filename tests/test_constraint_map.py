@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit import nets
 from tacit.cost import Inputs, LearnedCost
+from tacit.forward import nets
 from tacit.inverse import clone, constraint_map, mce
 from tacit.inverse.constraint_map import Boundary, boundaries, threshold_error
 from tacit.reproduce import decisions, deep_runs, demos_few, table_robots, table_robots_paper
@@ -144,7 +144,7 @@ def test_figures_draw_what_is_there(module):
 @pytest.mark.parametrize("module", [table_robots, table_robots_paper, decisions, demos_few])
 def test_jobs_can_be_run(module):
     """Every job resolves to settings that the algorithm accepts, each to a folder of its own."""
-    from tacit.inverse.registry import find
+    from tacit.algorithms import find
 
     jobs = module.jobs(list(module.SEEDS))
     configs = {(job.env, job.seed, repr(find("mce").config(job.env, job.preset, job.settings))) for job in jobs}
@@ -157,7 +157,7 @@ def test_jobs_can_be_run(module):
 
 def test_paper_preset_is_the_papers_table():
     """A few cells of each column, read off the paper again."""
-    from tacit.inverse.registry import find
+    from tacit.algorithms import find
 
     expected = {
         "Ant": {"lr": 3e-5, "epochs": 20, "batch_size": 128, "pretrain_epochs": 20, "joint": 64},

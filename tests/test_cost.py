@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit import storage
 from tacit.cost import Inputs, LearnedCost, choose_columns
 from tacit.errors import UserError
+from tacit.run import storage
 
 
 def inputs(d: int = 3, act_size: int = 0, **fields) -> Inputs:
@@ -211,7 +211,7 @@ class TestTable:
     table = np.array([[0.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
 
     def make(self, **fields):
-        from tacit.cost_table import TableCost
+        from tacit.cost.table import TableCost
 
         return TableCost(self.cells, self.table, np.zeros(2), **fields)
 

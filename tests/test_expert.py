@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import presets, storage
+from tacit import presets
+from tacit.algorithms import ALGORITHMS, find
 from tacit.demos import load, validate
 from tacit.errors import RunFailed, UserError
 from tacit.forward.collect import make_vec
 from tacit.forward.expert import cautious_cost
-from tacit.inverse.registry import ALGORITHMS, find
-from tacit.run import Run
+from tacit.run import Run, storage
 
 SMALL = ("--total-steps", 6144, "--n-envs", 8, "--eval-episodes", 4, "--checkpoint-every", 1, "--epochs", 2)
 GRID = ("expert", "tacit/Gridworld-v0", "--slip", 0.0, *SMALL)

@@ -17,8 +17,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tacit import storage
-from tacit.run import Run
+from tacit.run import Run, storage
 
 pytest.importorskip("mujoco")
 pytest.importorskip("jax")

@@ -10,16 +10,15 @@ import pytest
 
 from report_helpers import Page
 from tacit import demos as demonstrations
-from tacit import storage
-from tacit.calibration import scores, usual_threshold
 from tacit.cost import Inputs, LearnedCost, load_cost
-from tacit.cost_ensemble import CostEnsemble, disagree
+from tacit.cost.calibration import scores, usual_threshold
+from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.explain import explain, in_words
 from tacit.launch import execute, start_run
 from tacit.report import write_report
-from tacit.run import Run
+from tacit.run import Run, storage
 
 WALL = -3.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tacit.report import findings
+from tacit.explain import findings
 
 
 def clean() -> dict[str, Any]:

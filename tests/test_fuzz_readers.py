@@ -21,14 +21,15 @@ from hypothesis import strategies as st
 import tacit.run
 from demo_helpers import GRID, continuous
 from fuzz import damaged_arrays, damaged_bytes, damaged_json
-from tacit import demos, presets, storage, sweep_file
+from tacit import demos, presets
 from tacit.cost import Inputs, LearnedCost, load_cost
-from tacit.cost_ensemble import CostEnsemble
-from tacit.cost_table import TableCost
+from tacit.cost.ensemble import CostEnsemble
+from tacit.cost.table import TableCost
 from tacit.envs.gridworld import make_spec
 from tacit.errors import UserError
 from tacit.policy import Interface, Policy
-from tacit.run import Run
+from tacit.run import Run, storage
+from tacit.sweep import file as sweep_file
 
 RNG = np.random.default_rng(0)
 many = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.gae import gae
+from tacit.forward.gae import gae
 
 
 def by_definition(r, v, nv, terminated, done, gamma, lam):

@@ -58,8 +58,8 @@ def test_the_comparison_can_fail(tmp_path):
     """A changed number, a lost file and a damaged one are noticed; another duration is not."""
     import numpy as np
 
-    from tacit import storage
     from tacit.errors import UserError
+    from tacit.run import storage
 
     for name in ("one", "two"):
         (tmp_path / name / "run").mkdir(parents=True)

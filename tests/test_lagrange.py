@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit import lagrange
+from tacit.forward import lagrange
 
 
 def test_ascent_is_projected_and_bounded():

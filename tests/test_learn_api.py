@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit import demos as demonstrations
-from tacit.inverse.registry import find
+from tacit.algorithms import find
 from tacit.launch import resolve
 
 PENDULUM = "tacit/Pendulum-v0"

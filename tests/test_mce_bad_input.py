@@ -15,7 +15,7 @@ import pytest
 from tacit import demos as demonstrations
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import RunFailed, UserError
-from tacit.inverse import deep_run, mce_run
+from tacit.inverse import mce_run
 from tacit.launch import execute, start_run
 
 PENDULUM = "tacit/Pendulum-v0"
@@ -287,7 +287,7 @@ def test_an_environment_that_breaks_in_the_evaluation_leaves_a_resumable_run(tmp
         return episodes
 
     with monkeypatch.context() as patch:
-        patch.setattr(deep_run, "copies_for", copies_for)
+        patch.setattr(trainer, "copies_for", copies_for)
         with pytest.raises(RunFailed, match=message) as failure:
             execute(run, data)
     assert "checkpoint of iteration 3 is kept" in str(failure.value)
@@ -301,7 +301,7 @@ def test_checkpoints_times_and_discounts(tmp_path, monkeypatch, seconds, expecte
     """There is a checkpoint after the bootstrap and after minutes; phases add up; returns are discounted with gamma."""
     saved_at, original = [], mce_run.save_checkpoint
     monkeypatch.setattr(mce_run, "save_checkpoint", lambda run, s: (saved_at.append(s.iteration), original(run, s)))
-    monkeypatch.setattr(deep_run, "CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
     run, data = start(tmp_path, checkpoint_every=100, start="clone")
     began = time.perf_counter()
     summary = execute(run, data)

@@ -7,8 +7,8 @@ import pytest
 import tacit.envs  # noqa: F401 (registers the environments)
 from robot_helpers import wave
 from tacit.envs.mujoco_vector import RobotVectorEnv
+from tacit.envs.rng_state import pack_rng, unpack_rng
 from tacit.envs.robots import TASKS, RobotEnv
-from tacit.envs.saving import pack_rng, unpack_rng
 
 ALL = list(TASKS)
 

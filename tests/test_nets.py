@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit import nets, normalize
 from tacit.errors import UserError
+from tacit.forward import nets, normalize
 from tacit.policy import Interface, Policy
-from tacit.storage import load_arrays, save_arrays
+from tacit.run.storage import load_arrays, save_arrays
 
 
 def numpy_policy(params, interface, *, mean=0.0, scale=1.0, clip=np.inf):

@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode
 
 from tacit import demos
 from tacit.cli import main
-from tacit.envs import making, options
+from tacit.envs import options
+from tacit.envs import registry as making
 from tacit.errors import UserError
 from tacit.policy import Interface
 from tacit.run import Run

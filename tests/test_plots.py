@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit import feature_plots, grid_plots, plots
+from tacit import plots
 from tacit.errors import UserError
-from tacit.report.findings import Bound
+from tacit.explain.findings import Bound
+from tacit.plots import features, grids
 
 LAYOUT = ("S.X", "#.G")
 ROW, COL = np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 1, 2])
@@ -22,16 +23,16 @@ METRICS = [
     for i, beta in enumerate([1.0, 1.0, 0.1, 0.1, 0.1])
 ]
 FIGURES: dict[str, Callable[[plots.Format], bytes]] = {
-    "map": lambda f: grid_plots.grid_map(LAYOUT, format=f),
-    "heatmap": lambda f: grid_plots.grid_heatmap(
+    "map": lambda f: grids.grid_map(LAYOUT, format=f),
+    "heatmap": lambda f: grids.grid_heatmap(
         LAYOUT, ROW, COL, VALUES, label="cost $x_1$", outline=VALUES > 3, hatch=VALUES / 4, format=f
     ),
-    "log heatmap": lambda f: grid_plots.grid_heatmap(
+    "log heatmap": lambda f: grids.grid_heatmap(
         LAYOUT, ROW, COL, VALUES, label="visits", ramp="visits", scale="log", format=f
     ),
     "residuals": lambda f: plots.residual_curves(METRICS, format=f),
     "dual": lambda f: plots.dual_curve(METRICS, format=f),
-    "cost along a feature": lambda f: feature_plots.cost_along(
+    "cost along a feature": lambda f: features.cost_along(
         "x $ y",
         (-1.0, 3.0),
         curves={"cost": ([-1, 3], [0, 5]), "map": ([-1, 3], [0, 0])},
@@ -113,13 +114,13 @@ def test_cells_and_outlines_are_where_they_belong() -> None:
 
 
 def test_outline_surrounds_blocks_not_cells() -> None:
-    svg = grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", outline=COL == 1).decode()
+    svg = grids.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", outline=COL == 1).decode()
     assert len(re.findall("stroke-width: 1.8", svg)) == 6  # two cells, one above the other
 
 
 def test_hatching_is_inside_its_cells() -> None:
     hatched = np.array([0.0, 0.0, 0.0, 1.0, 0.01])
-    svg = grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", hatch=hatched).decode()
+    svg = grids.grid_heatmap(LAYOUT, ROW, COL, VALUES, label="x", hatch=hatched).decode()
     cell = points(re.findall(r'<title>row 1, column 1[^<]+</title>\s*<path d="([^"]+)"', svg)[0])
     strokes = [points(d) for d in re.findall(r'<path d="([^"]+)"[^>]*stroke: #8b949e[^>]*stroke-width: 0.7', svg)]
     assert len(strokes) == 3
@@ -134,7 +135,7 @@ def test_logarithmic_scale_shows_three_decades() -> None:
 
 def test_nothing_to_show_is_still_a_picture() -> None:
     for scale in ("linear", "log"):
-        svg = grid_plots.grid_heatmap(LAYOUT, ROW, COL, np.zeros(5), label="cost", scale=scale)  # type: ignore[arg-type]
+        svg = grids.grid_heatmap(LAYOUT, ROW, COL, np.zeros(5), label="cost", scale=scale)  # type: ignore[arg-type]
         assert set(cells(svg).values()) == {0.0}
     assert plots.residual_curves([], format="svg")
     assert plots.dual_curve([{"iteration": 0, "dual_value": 1.0}])
@@ -159,20 +160,20 @@ def test_middle_of_the_seeds_is_their_interquartile_mean() -> None:
 
 def test_bad_input_is_explained() -> None:
     with pytest.raises(UserError, match="one length"):
-        grid_plots.grid_heatmap(LAYOUT, ROW, COL, VALUES[:3], label="x")
+        grids.grid_heatmap(LAYOUT, ROW, COL, VALUES[:3], label="x")
     with pytest.raises(UserError, match="empty"):
-        grid_plots.grid_map(())
+        grids.grid_map(())
 
 
 def test_maps_side_by_side() -> None:
     """A strip is as wide as its panels together, and each panel shows its own values."""
     panels = [
-        grid_plots.Panel(title="The map"),
-        grid_plots.Panel(VALUES, label="cost", title="Cost"),
-        grid_plots.Panel(VALUES[::-1], label="visits", ramp="visits", scale="log", title="Visits"),
+        grids.Panel(title="The map"),
+        grids.Panel(VALUES, label="cost", title="Cost"),
+        grids.Panel(VALUES[::-1], label="visits", ramp="visits", scale="log", title="Visits"),
     ]
-    svg = grid_plots.grid_figure(LAYOUT, panels, row=ROW, col=COL, outline=VALUES > 3)
-    one = grid_plots.grid_figure(LAYOUT, panels[1:2], row=ROW, col=COL)
+    svg = grids.grid_figure(LAYOUT, panels, row=ROW, col=COL, outline=VALUES > 3)
+    one = grids.grid_figure(LAYOUT, panels[1:2], row=ROW, col=COL)
     width, single = (float(ElementTree.fromstring(image).attrib["viewBox"].split()[2]) for image in (svg, one))
     assert width == pytest.approx(3 * single, abs=0.1)
     text = svg.decode()

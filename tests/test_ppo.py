@@ -13,10 +13,9 @@ import pytest
 from scipy.optimize import linprog
 
 import probes
-from tacit import normalize
 from tacit.errors import RunFailed, UserError
-from tacit.forward import agent, collect, ppo, ppo_lagrangian
-from tacit.storage import load_arrays, save_arrays
+from tacit.forward import agent, collect, normalize, ppo, ppo_lagrangian
+from tacit.run.storage import load_arrays, save_arrays
 
 N = 16
 PLAIN = ppo.Config(

@@ -8,10 +8,9 @@ import numpy as np
 import optax
 import pytest
 
-from tacit import nets, normalize
 from tacit.envs.mujoco_vector import RobotVectorEnv
 from tacit.errors import UserError
-from tacit.forward import agent, ppo, ppo_lagrangian
+from tacit.forward import agent, nets, normalize, ppo, ppo_lagrangian
 
 CONFIG = ppo_lagrangian.Config(
     rollout_steps=64, batch_size=16, epochs=3, hidden=(8,), lr=3e-3, target_kl=None, beta=0.01, max_grad_norm=0.3

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binom, ks_2samp
 
 from tacit import demos as demonstrations
-from tacit import preflight
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
+from tacit.explain import preflight
 
 NAMES = ("a", "b", "c")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import launch, presets, storage
+from tacit import launch, presets
+from tacit.algorithms import find
 from tacit.cli import main
 from tacit.forward import ppo, ppo_lagrangian, ppo_reference, rcpo
 from tacit.forward.collect import make_vec
-from tacit.inverse.registry import find
-from tacit.run import Run
+from tacit.run import Run, storage
 
 # The straight way leads through the constrained cell; around it is two steps longer.
 MAP = """\

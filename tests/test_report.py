@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from report_helpers import Page, assert_whole_and_alone, browser, chromium, look
-from tacit import storage
 from tacit.envs.gridworld import make_spec
 from tacit.errors import UserError
 from tacit.evaluate import cost_quality, evaluate_exact
@@ -23,7 +22,7 @@ from tacit.report.film import columns
 from tacit.report.html import emphasised, measured, number
 from tacit.report.rule import rule
 from tacit.report.sections import provenance
-from tacit.run import Run
+from tacit.run import Run, storage
 
 STAGES = (1.0, 0.3, 0.1)
 
@@ -417,7 +416,7 @@ def test_a_run_of_another_family(tmp_path: Path) -> None:
 
 
 def test_large_maps_stay_small(tmp_path: Path) -> None:
-    from tacit.grid_plots import grid_heatmap
+    from tacit.plots.grids import grid_heatmap
 
     n = 60
     row, col = np.divmod(np.arange(n * n), n)

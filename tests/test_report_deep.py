@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 
 from report_helpers import Page, assert_whole_and_alone, browser, look
-from tacit import storage
 from tacit.commands import learn
 from tacit.commands import summary as terminal
 from tacit.cost import Inputs, LearnedCost
 from tacit.demos import Demonstrations, collect, make_card, save
 from tacit.demos.data import Trajectory, from_trajectories
+from tacit.explain import findings
 from tacit.launch import execute, start_run
-from tacit.report import findings, load_run, render_report, write_report
+from tacit.report import load_run, render_report, write_report
 from tacit.report.constraint import constraint, important, views
 from tacit.report.data import RunData
 from tacit.report.film import columns
-from tacit.run import Run
+from tacit.run import Run, storage
 
 SETTINGS = {
     "total_steps": 8192,
@@ -224,7 +224,7 @@ def test_a_renderer_that_fails_is_only_a_sentence(pendulum: Run, monkeypatch: py
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no <OpenGL> here.\nand a long story")
 
-    monkeypatch.setattr("tacit.video.filmstrip", fail)
+    monkeypatch.setattr("tacit.plots.video.filmstrip", fail)
     text = render_report([replace(load_run(pendulum), costs={}, samples={}, metrics=[])])
     assert "No pictures: no &lt;OpenGL&gt; here.</p>" in text
 

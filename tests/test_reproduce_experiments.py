@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit import launch, presets, reproduce, storage
+from tacit import launch, presets, reproduce
+from tacit.algorithms import find as algorithm
 from tacit.errors import RunFailed, UserError
-from tacit.inverse.registry import find as algorithm
 from tacit.policy import Interface, Policy
 from tacit.reproduce import (
     compare,
@@ -28,7 +28,7 @@ from tacit.reproduce import (
     tuning,
 )
 from tacit.reproduce.compare import Row
-from tacit.run import Run
+from tacit.run import Run, storage
 from tacit.sweep import Job, Task, prepare
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit import launch, reproduce, storage
+from tacit import launch, reproduce
 from tacit.errors import UserError
 from tacit.reproduce import seeds_of, table_experts
-from tacit.run import Run
+from tacit.run import Run, storage
 from tacit.sweep import Job, prepare
 
 GRID = "tacit/Gridworld-v0"

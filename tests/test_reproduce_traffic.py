@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tacit.inverse.registry import ALGORITHMS
+from tacit.algorithms import ALGORITHMS
 from tacit.reproduce import EXPERIMENTS, find, highway_runs, traffic, traffic_beta, traffic_pretraining
 
 NAMES = ("traffic", "traffic-beta", "traffic-pretraining")

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from baseline_helpers import LINE, Line, Stop, to_the_right
-from tacit import cost_quality, launch, storage
 from tacit import demos as demonstrations
+from tacit import launch
 from tacit.cli import main
-from tacit.cost import Inputs, LearnedCost, load_cost
+from tacit.cost import Inputs, LearnedCost, load_cost, quality
 from tacit.errors import UserError
 from tacit.forward import retrain
-from tacit.run import Run
+from tacit.run import Run, storage
 from tacit.sweep import Job, prepare
-from tacit.sweep_worker import DONE, work
+from tacit.sweep.worker import DONE, work
 
 PLANE, STRANGE = "tacit-retrain/Plane-v0", "tacit-retrain/Strange-v0"
 NAMELESS, OTHER_NAMELESS = "tacit-retrain/Nameless-v0", "tacit-retrain/OtherNameless-v0"
@@ -164,19 +164,19 @@ def test_parts_of_an_additive_cost_add_up():
 def test_a_finished_run_is_judged_at_its_present_threshold(tmp_path):
     """201 places from -4 to 4, 75 of them below -1; the fence exceeds 0.5 left of -0.9 + log(9)/4, 2.5 left of -0.9."""
     source = source_run(tmp_path)
-    found = cost_quality.of_run(source)["cost"]
+    found = quality.of_run(source)["cost"]
     assert list(found["on"]) == ["nominal"]  # nobody knows the truth of the others
     assert found["on"]["nominal"]["auroc"] == 1.0
     places = np.linspace(-4, 4, 201)
     assert found["on"]["nominal"]["iou"] == pytest.approx(75 / (places < -0.9 + np.log(9) / 4).sum())
     source.save_model("cost", *fence(threshold=2.5).to_arrays())
-    again = cost_quality.of_run(source)["cost"]
+    again = quality.of_run(source)["cost"]
     assert again["calibrated"]
     assert again["on"]["nominal"]["iou"] == pytest.approx(75 / (places < -0.9 - 1e-6).sum())
     shutil.rmtree(source.path)
     bare = source_run(tmp_path)
     (bare.path / "samples.safetensors").unlink()
-    assert cost_quality.of_run(bare) == {}
+    assert quality.of_run(bare) == {}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit import rules
-from tacit.cell_rules import Rectangle, cover, in_words
-from tacit.rules import Bound, Clause, Rule, Sample
+from tacit.explain import rules
+from tacit.explain.cells import Rectangle, cover, in_words
+from tacit.explain.rules import Bound, Clause, Rule, Sample
 
 COLUMNS = {"a": 0, "b": 1, "c": 2}
 

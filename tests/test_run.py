@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import storage
 from tacit.errors import UserError
-from tacit.run import Run, run_name, versions
+from tacit.run import Run, run_name, storage, versions
 
 SETTINGS = {
     "algo": "toy",

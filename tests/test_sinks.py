@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tacit import sinks
 from tacit.cli import main
 from tacit.errors import UserError
-from tacit.run import Run
-from tacit.sinks import flat, names_of, observed
+from tacit.run import Run, sinks
+from tacit.run.sinks import flat, names_of, observed
 
 
 @pytest.fixture

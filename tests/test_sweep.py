@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit import launch, storage, sweep, sweep_time, sweep_worker
+from tacit import launch, sweep
 from tacit.errors import RunFailed
-from tacit.run import Run, RunInUse, in_use
+from tacit.run import Run, RunInUse, in_use, storage
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
-from tacit.sweep_file import read
-from tacit.sweep_time import Pace, Rate
-from tacit.sweep_worker import BUSY, CRASHED, DONE, FAILED, WRONG, work
+from tacit.sweep import time as sweep_time
+from tacit.sweep import worker as sweep_worker
+from tacit.sweep.file import read
+from tacit.sweep.time import Pace, Rate
+from tacit.sweep.worker import BUSY, CRASHED, DONE, FAILED, WRONG, work
 
 GRID = "tacit/Gridworld-v0"
 MAP = "S.G\n.X.\n...\n"
@@ -52,12 +54,12 @@ def grid_job(seed: int = 0, **settings) -> Job:
 
 def test_workers_share_what_is_compiled_in_the_users_cache(tmp_path, monkeypatch):
     """Never beside the runs, which are passed on; and what the user has set stays."""
-    from tacit import compiled
+    from tacit.machine import compiled_cache
 
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = compiled.environment()
+    found = compiled_cache()
     assert Path(found["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path / "tacit"
     started = []
     monkeypatch.setattr(subprocess, "Popen", lambda *args, env, **kwargs: started.append(env))
@@ -65,7 +67,7 @@ def test_workers_share_what_is_compiled_in_the_users_cache(tmp_path, monkeypatch
         crew.start(Task(Job("mce-exact", "tacit/Gridworld-v0"), tmp_path / "runs" / "x"))
     assert started[0]["JAX_COMPILATION_CACHE_DIR"] == found["JAX_COMPILATION_CACHE_DIR"]
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "mine")
-    assert "JAX_COMPILATION_CACHE_DIR" not in compiled.environment()
+    assert "JAX_COMPILATION_CACHE_DIR" not in compiled_cache()
 
 
 def test_run_skip_and_compare_with_learn(cli, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import UserError
 from tacit.sweep import Job, prepare
-from tacit.sweep_file import jobs_of, read
+from tacit.sweep.file import jobs_of, read
 
 GRID = "tacit/Gridworld-v0"
 

@@ -9,16 +9,16 @@ import time
 import numpy as np
 import pytest
 
-from tacit import storage
 from tacit.errors import UserError
+from tacit.run import storage
 from tacit.sweep import Job, run_jobs
-from tacit.sweep_ray import knock
+from tacit.sweep.ray import knock
 
 SETTINGS = {"total_steps": 10_240, "n_envs": 8, "eval_episodes": 4, "demonstrations": 0, "checkpoint_every": 1}
 
 
 def test_addresses_where_nobody_is(monkeypatch):
-    monkeypatch.setattr("tacit.sweep_ray.find_spec", lambda name: object())
+    monkeypatch.setattr("tacit.sweep.ray.find_spec", lambda name: object())
     started = time.monotonic()
     for address in ("127.0.0.1:9", "ray://127.0.0.1:9", "[::1]:9", "localhost:99999999"):
         with pytest.raises(UserError, match="no Ray cluster at"):
@@ -27,7 +27,7 @@ def test_addresses_where_nobody_is(monkeypatch):
         with pytest.raises(UserError, match="HOST:PORT"):
             knock(address)
     assert time.monotonic() - started < 10
-    monkeypatch.setattr("tacit.sweep_ray.find_spec", lambda name: None)
+    monkeypatch.setattr("tacit.sweep.ray.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"tacit\[ray\]"):
         knock("auto")
 

@@ -25,7 +25,7 @@ from tacit.envs.traffic.files import load, traffic_of
 from tacit.envs.traffic.statistics import comparable, comparison, overlaps, statistics
 from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, compared, simulate, wandering
 from tacit.errors import UserError
-from tacit.storage import sha256_of_file
+from tacit.run.storage import sha256_of_file
 from traffic_scenes import Car, random_recording, recording
 
 DATA = Path(compact.__file__).parent / "data"
@@ -232,7 +232,7 @@ def test_experts_demonstrate_by_reaching_the_goal(tmp_path: Path) -> None:
 
 
 def test_changed_actions_are_noticed(driven: demos.Demonstrations, tmp_path: Path) -> None:
-    from tacit.storage import load_arrays
+    from tacit.run.storage import load_arrays
 
     path = tmp_path / "driven.replay.safetensors"
     save_replay(driven, path)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit import demos
+from tacit.algorithms import find
 from tacit.envs.traffic.env import RULES, TrafficVectorEnv
-from tacit.inverse.registry import find
 
 TASKS = {"distance": "tacit/HighwayDistance-v0", "velocity": "tacit/HighwayVelocity-v0"}
 

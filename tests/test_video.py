@@ -13,9 +13,9 @@ import pytest
 
 from report_helpers import Page
 from tacit.errors import UserError
+from tacit.plots.video import filmstrip, record
 from tacit.report import render_report
 from tacit.report.data import RunData
-from tacit.video import filmstrip, record
 
 
 class Counter(gym.Env[Any, Any]):

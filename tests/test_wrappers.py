@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import tacit
 from tacit.cost import Inputs, LearnedCost
-from tacit.cost_table import TableCost
+from tacit.cost.table import TableCost
 from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper, simulate
 from tacit.errors import UserError
 from tacit.evaluate import evaluate

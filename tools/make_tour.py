@@ -55,7 +55,7 @@ print(solution.certificate.statement)""",
     (
         "code",
         """from tacit.evaluate import evaluate_exact
-from tacit.grid_plots import Panel, grid_figure
+from tacit.plots.grids import Panel, grid_figure
 
 visits = np.bincount(spec.states_of(data.observations), minlength=spec.n_states) / len(data)
 learned = evaluate_exact(mdp, solution.policy, spec.constrained, step_limit=spec.horizon)

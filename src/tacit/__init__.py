@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import tacit.envs as envs
+from tacit import moved
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from tacit.launch import Learned, learn
     from tacit.run import Run
     from tacit.tabular import MDP, Solution, solve
+
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:

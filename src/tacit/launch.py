@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.cost_card import complete_cards, explain_if_possible
+from tacit.algorithms import find, make_config
+from tacit.cost.card import complete_cards, explain_if_possible
 from tacit.envs.options import GRIDWORLD, check_env, gridworld, listed, other_options, resolve_env
 from tacit.errors import RunFailed, UserError
-from tacit.inverse.registry import find, make_config
 from tacit.run import SCHEMA, Run, run_name
 
 if TYPE_CHECKING:
     from tacit.cost import LearnedCost
-    from tacit.cost_table import TableCost
+    from tacit.cost.table import TableCost
     from tacit.demos import Demonstrations
     from tacit.policy import Policy
 
@@ -137,7 +137,7 @@ def start_run(
 def _start_calibrated(
     out: str, settings: dict[str, Any], demos: Demonstrations, held_out: int, command: str | None
 ) -> tuple[Run, Demonstrations]:
-    from tacit.calibration import HELD_OUT, split
+    from tacit.cost.calibration import HELD_OUT, split
     from tacit.demos import save
 
     shown, kept = split(demos, held_out, settings["seed"])
@@ -228,7 +228,7 @@ def prepare(
     Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
     """
     from tacit import demos as demonstrations
-    from tacit.envs.making import make_vec
+    from tacit.envs.registry import make_vec
 
     included = demonstrations.shipped(env)
     if demos is None and included is not None:
@@ -291,7 +291,7 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
     algorithm = find(run.config["algo"]).load()
     config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
     if getattr(config, "threads", 1) > 1:
-        from tacit.nets import use_threads
+        from tacit.forward.nets import use_threads
 
         use_threads(config.threads)  # before a checkpoint is read, which would make JAX begin with one
     try:

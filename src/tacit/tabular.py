@@ -271,7 +271,7 @@ def solve(
     Further options are the fields of `tacit.inverse.mce_exact.Options`.
     """
     from tacit.inverse import mce_exact
-    from tacit.threads import one_blas_thread
+    from tacit.machine import one_blas_thread
 
     steps = mce_exact.learn(
         mdp,

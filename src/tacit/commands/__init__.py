@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from tacit import storage
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -37,7 +37,7 @@ def calibrate(
         against: Trajectories that ought to be rejected, for the power (a demonstration file too).
         json: Print the result as JSON.
     """
-    from tacit.calibration import calibrate_run
+    from tacit.cost.calibration import calibrate_run
     from tacit.demos import load
 
     opened = open_run(run)

@@ -15,11 +15,11 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tacit.algorithms import find
 from tacit.commands import call, print_json
 from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed
-from tacit.inverse.registry import find
 from tacit.launch import execute, make_demonstrations
 from tacit.run import Run
 

@@ -253,7 +253,7 @@ def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET"
 
 
 def _build(env: str, env_kwargs: dict[str, Any]) -> Any:
-    from tacit.envs.making import make
+    from tacit.envs.registry import make
 
     spec = gridworld(env, env_kwargs)
     return make(env, **env_kwargs) if spec is None else spec

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.commands import call, facts, new_table, print_json, print_table
+from tacit.machine import usable_cpus
 from tacit.run import versions
-from tacit.threads import usable_cpus
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -17,14 +17,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit import cost_quality
 from tacit.commands import RunPath, call, open_run, print_json
 from tacit.commands.environment import check_env, gridworld
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
+from tacit.cost import quality
 from tacit.errors import UserError
+from tacit.plots.video import checked
+from tacit.plots.video import record as film
 from tacit.run import Run
-from tacit.video import checked
-from tacit.video import record as film
 
 Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 COPIES = 64
@@ -52,7 +52,7 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
     exact = computed(opened)
     record |= exact
-    detection = {} if exact else cost_quality.of_run(opened)
+    detection = {} if exact else quality.of_run(opened)
     record |= {"detection": detection} if detection else {}
     with opened:
         opened.log_eval(record)
@@ -71,7 +71,7 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
 
 def sampled(run: Run, episodes: int, seed: int) -> dict[str, Any]:
     """Means and intervals over fresh episodes."""
-    from tacit.envs.making import make_vec
+    from tacit.envs.registry import make_vec
     from tacit.evaluate import evaluate as run_episodes
     from tacit.evaluate import summarize
 

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 
 import tyro
 
+from tacit.algorithms import find
 from tacit.commands import EnvId, call
 from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.learn import Log, defaults, in_front, show
-from tacit.inverse.registry import find
 from tacit.launch import execute, start_run
-from tacit.sinks import names_of, observed
+from tacit.run.sinks import names_of, observed
 
 
 def main(args: list[str]) -> Any:

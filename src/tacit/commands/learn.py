@@ -27,14 +27,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from tacit.algorithms import ALGORITHMS, Algorithm, find
 from tacit.commands import EnvId, call, print_json
 from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
-from tacit.inverse.registry import ALGORITHMS, Algorithm, find
 from tacit.launch import execute, start_run
 from tacit.run import Run
-from tacit.sinks import names_of, observed
+from tacit.run.sinks import names_of, observed
 
 Log = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 
@@ -132,7 +132,7 @@ def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
 
 def print_preflight(run: Run, data: Any) -> None:
     """What is worth knowing before a run and costs next to nothing to find out, on stderr."""
-    from tacit.preflight import quick
+    from tacit.explain.preflight import quick
 
     for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
         print(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}", file=sys.stderr)

@@ -22,7 +22,7 @@ import tyro
 from tacit.commands import EnvId, call, check_folder, new_table, print_json, print_table
 from tacit.commands.environment import EnvOptions, Options
 from tacit.errors import RunFailed, UserError
-from tacit.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight
+from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 WORDS = {"good": "good", "note": "note", "doubt": "doubtful"}
@@ -54,8 +54,8 @@ def preflight(
         json: Print everything as JSON.
     """
     from tacit.demos import save
+    from tacit.explain.preflight import run_preflight
     from tacit.launch import prepare, to_stderr
-    from tacit.preflight import run_preflight
 
     if steps < 1 or episodes < 2:
         raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")

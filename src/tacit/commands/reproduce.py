@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from tacit import storage
 from tacit.commands import call, check_folder, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.reproduce import Kept
@@ -210,10 +210,10 @@ def _from_runs(
 ) -> dict[str, Any] | None:
     """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
     from tacit import reproduce as experiments
+    from tacit.machine import usable_cpus
     from tacit.sweep import run_tasks
-    from tacit.sweep_ray import knock
-    from tacit.sweep_time import estimate, forecast, pace
-    from tacit.threads import usable_cpus
+    from tacit.sweep.ray import knock
+    from tacit.sweep.time import estimate, forecast, pace
 
     if ray is not None:
         knock(ray)
@@ -266,8 +266,8 @@ def _from_runs(
 
 def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool, json: bool) -> dict[str, Any] | None:
     """The numbers of an experiment that needs nothing but this process."""
-    from tacit.progress import live
-    from tacit.sweep_time import in_words
+    from tacit.run.progress import live
+    from tacit.sweep.time import in_words
 
     try:
         seconds = float(module.seconds(storage.read_json(f"{base}.json")) * sets)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.algorithms import find
 from tacit.commands import RunPath, call, open_run
 from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
-from tacit.inverse.registry import find
 from tacit.launch import execute
-from tacit.sinks import names_of, observed
+from tacit.run.sinks import names_of, observed
 
 
 def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:

@@ -26,7 +26,7 @@ from tacit.commands.learn import Log, show
 from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run
-from tacit.sinks import names_of, observed
+from tacit.run.sinks import names_of, observed
 
 Which = Literal["cost", "map"]
 Charge = Literal["excess", "budget", "raw"]

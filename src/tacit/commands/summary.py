@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.commands import fits, new_table, print_table
+from tacit.explain import findings
 from tacit.metrics import AGENTS, lookup
-from tacit.report import findings
 from tacit.run import Run
 
 COLUMNS = (
@@ -98,7 +98,7 @@ def print_quality(quality: Mapping[str, float]) -> None:
 
 
 def print_detection(detection: Mapping[str, Any]) -> None:
-    """The same on several distributions of states, at the learned threshold; see `tacit.cost_quality`."""
+    """The same on several distributions of states, at the learned threshold; see `tacit.cost.quality`."""
     name, found = next((name, detection[name]) for name in ("map", "cost") if name in detection)
     if not found["on"]:
         return

@@ -32,9 +32,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit import storage
 from tacit.commands import FilePath, call, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
+from tacit.run import storage
 
 Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
@@ -64,11 +64,13 @@ def main(args: list[str]) -> Any:
             dry_run: Only list the jobs, and say how long they will take.
             json: Print JSON.
         """
-        from tacit import sweep_file, sweep_ray, sweep_time
         from tacit.launch import to_stderr
+        from tacit.machine import usable_cpus
         from tacit.run import provenance
+        from tacit.sweep import file as sweep_file
         from tacit.sweep import prepare, run_tasks
-        from tacit.threads import usable_cpus
+        from tacit.sweep import ray as sweep_ray
+        from tacit.sweep import time as sweep_time
 
         target = Path(out) / f"{Path(file).stem}.json"
         if target.exists() and target.samefile(file):
@@ -110,7 +112,7 @@ def main(args: list[str]) -> Any:
 
 
 def _list(tasks: list[Any], known: Any, plan: str, json: bool) -> None:
-    from tacit import sweep_time
+    from tacit.sweep import time as sweep_time
 
     states = ["finished" if t.done else "begun" if (t.path / "config.json").exists() else "new" for t in tasks]
     times = [0.0 if task.done else sweep_time.expected(task, known) for task in tasks]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.demos.data import Demonstrations
 from tacit.envs.gridworld_spec import GridworldSpec
-from tacit.envs.making import feature_names, flat_space, make
+from tacit.envs.registry import feature_names, flat_space, make
 from tacit.errors import UserError
 
 TOLERANCE = 1e-5

@@ -35,7 +35,7 @@ def collect(
     costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`. The policy gets
     the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
     """
-    from tacit.envs.making import feature_names, flatten, origin, rows
+    from tacit.envs.registry import feature_names, flatten, origin, rows
 
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import build, load, read_npz, save
 from tacit.errors import UserError
-from tacit.storage import atomic_write_text, read_bytes
+from tacit.run.storage import atomic_write_text, read_bytes
 
 FALSE, TRUE = ("", "0", "false", "no"), ("1", "true", "yes")
 
@@ -75,7 +75,7 @@ def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Map
     """
     import gymnasium as gym
 
-    from tacit.envs.making import feature_names
+    from tacit.envs.registry import feature_names
 
     card = {**data.card, "env": env_id, "env_kwargs": dict(env_kwargs)}
     actions = data.actions

@@ -11,7 +11,7 @@ import numpy as np
 
 import tacit
 from tacit.errors import UserError
-from tacit.storage import sha256_of_arrays
+from tacit.run.storage import sha256_of_arrays
 
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.demos.data import SCHEMA, Demonstrations
 from tacit.errors import UserError
-from tacit.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
+from tacit.run.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
 
 ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
 CARD = "card.json"

@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space
 
 from tacit.envs import EnvInfo
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
-from tacit.envs.saving import RNG_WORDS, check_state, pack_rng, unpack_rng
+from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.errors import UserError
 
 __all__ = ["ENVIRONMENTS", "ENV_ID", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.envs.robots import (
     Array,
     RobotEnv,
@@ -28,7 +29,6 @@ from tacit.envs.robots import (
     load_model,
     observation_space,
 )
-from tacit.envs.saving import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.errors import UserError
 
 Flags = NDArray[np.bool_]

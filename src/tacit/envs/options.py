@@ -44,7 +44,7 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
 
 def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `made_with` that differ from `env_kwargs`, where either may leave out what is the default."""
-    from tacit.envs.making import find_spec, same
+    from tacit.envs.registry import find_spec, same
 
     default = {key: one.default for key, one in _parameters(env).items() if one.default is not one.empty}
     default |= find_spec(env, here=True).kwargs
@@ -54,7 +54,7 @@ def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[st
 
 def _parameters(env: str) -> Mapping[str, inspect.Parameter]:
     """Of the function or class that makes the environment."""
-    from tacit.envs.making import find_spec
+    from tacit.envs.registry import find_spec
 
     spec = find_spec(env, here=True)
     creator = spec.entry_point or spec.vector_entry_point

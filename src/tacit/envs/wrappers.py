@@ -21,8 +21,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost
-from tacit.cost_table import TableCost
-from tacit.envs.making import feature_names
+from tacit.cost.table import TableCost
+from tacit.envs.registry import feature_names
 from tacit.errors import UserError
 
 Array = NDArray[Any]

@@ -18,9 +18,8 @@ import optax
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit import nets, normalize
 from tacit.errors import UserError
-from tacit.forward import collect
+from tacit.forward import collect, nets, normalize
 from tacit.policy import Interface, Policy, interface_from
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit.envs.making import make_vec as make_vec
-from tacit.envs.making import resets_same_step
+from tacit.envs.registry import make_vec as make_vec
+from tacit.envs.registry import resets_same_step
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
 

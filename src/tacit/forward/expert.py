@@ -104,7 +104,7 @@ def run(
 
 def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
     """The last policy. A diverging training stops with its last good checkpoint kept."""
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     state = begun(run, env, config)
     if state is not None and state.steps >= config.total_steps:

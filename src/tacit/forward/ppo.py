@@ -6,7 +6,7 @@ The objective is the one of the inverse problem's forward half: reward and disco
 
 Its policy gradient is the usual one for the reward  r~_t = R_t - beta log pi(a_t|s_t)  with a critic V of discounted
 sums of r~, so each iteration collects a rollout with the current policy pi_old, estimates advantages A by GAE on r~
-(`tacit.gae`), and takes several epochs of Adam steps on minibatches of
+(`tacit.forward.gae`), and takes several epochs of Adam steps on minibatches of
 
     L = - E min( rho A, clip(rho, 1-eps, 1+eps) A )  +  c_V E ( V(s) - target )^2,     rho = pi(a|s) / pi_old(a|s)   (2)
 
@@ -36,11 +36,10 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit import nets, normalize
 from tacit.errors import RunFailed
-from tacit.forward import agent, collect
+from tacit.forward import agent, collect, nets, normalize
 from tacit.forward.agent import State, init, policy_of, resume, state_from_arrays, state_to_arrays
-from tacit.gae import gae
+from tacit.forward.gae import gae
 
 __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
 

@@ -3,7 +3,7 @@
     max_pi  E sum_t gamma^t ( R_t - beta log pi(a_t|s_t) )      s.t.   E[c] <= budget                        (1)
 
 The Lagrangian  reward - lam cost  is improved by the steps of `ppo`, and after each of them lam follows the measured
-cost (`tacit.lagrange`). Reward and cost have a critic each, and the policy's advantage is
+cost (`tacit.forward.lagrange`). Reward and cost have a critic each, and the policy's advantage is
 
     A = A_reward - lam u A_cost ,      standardised (which makes a division by 1 + lam superfluous)          (2)
 
@@ -31,9 +31,8 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit import lagrange, normalize
 from tacit.errors import RunFailed, UserError
-from tacit.forward import agent, collect, ppo
+from tacit.forward import agent, collect, lagrange, normalize, ppo
 from tacit.policy import Policy
 
 Metrics = dict[str, float]

@@ -141,7 +141,7 @@ def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: flo
 
 def train(reference: Reference, run: Run, env: VectorEnv, config: Any, seed: int) -> Any:
     """The last state. A diverging training stops with its last good checkpoint kept."""
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     state = start = begun(reference, run)
     if start is not None and start.steps >= config.total_steps:

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import storage
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost_table import TableCost
+from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian, references
 from tacit.forward.collect import interface_of, make_vec
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -103,7 +103,7 @@ def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
 
     UserError for a cost that forbids nothing, unless it may be `free`.
     """
-    from tacit.calibration import scores, step_costs, usual_threshold
+    from tacit.cost.calibration import scores, step_costs, usual_threshold
 
     demos = source.learned_from()
     if isinstance(cost, TableCost):

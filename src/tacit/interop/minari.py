@@ -24,9 +24,9 @@ from minari.storage import get_dataset_path
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import MAX_BYTES
-from tacit.envs.making import entry_names, flat_space, flatten, is_flat
+from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
-from tacit.storage import from_json, may_unpack, to_json
+from tacit.run.storage import from_json, may_unpack, to_json
 
 PREFIX = "minari:"
 """Before a dataset's id on the command line."""

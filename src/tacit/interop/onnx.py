@@ -34,11 +34,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import storage
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
 from tacit.errors import UserError
 from tacit.interop import TOLERANCE, require_equal
 from tacit.policy import Policy
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -29,7 +29,7 @@ import numpy as np
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import ARRAYS, MAX_BYTES, build
 from tacit.errors import UserError
-from tacit.storage import may_unpack, read_bytes
+from tacit.run.storage import may_unpack, read_bytes
 
 SPELLINGS = {
     "observations": ("observations", "obs", "original_observations", "states"),

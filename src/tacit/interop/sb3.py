@@ -26,7 +26,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
-from tacit.envs.making import make_vec
+from tacit.envs.registry import make_vec
 from tacit.errors import UserError
 from tacit.interop import require_equal
 from tacit.interop.torch import Normalise
@@ -214,7 +214,7 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
     """
     import io
 
-    from tacit import storage
+    from tacit.run import storage
 
     arrays, card = run.load_model("policy")
     if card.get("kind") == "tabular":

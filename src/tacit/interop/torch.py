@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from tacit import storage
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
 from tacit.errors import UserError
 from tacit.interop import require_equal
 from tacit.policy import Policy
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.run import Run

@@ -21,9 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import nets, normalize
 from tacit.errors import RunFailed, UserError
-from tacit.forward import agent
+from tacit.forward import agent, nets, normalize
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy
@@ -140,7 +139,7 @@ def run(
     from tacit.evaluate import copies_for
     from tacit.forward.expert import evaluations
     from tacit.forward.references import beside
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     demos = demos.first(config.demonstrations)
     nets.use_threads(1)

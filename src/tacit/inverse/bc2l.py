@@ -1,7 +1,7 @@
 """A binary classifier as cost, BC2L: `tacit learn bc2l ENV`. The baseline of ME-ICRL without its model of behaviour.
 
 A network says how likely a step is the learner's and not demonstrated; that is the cost, c = sigmoid(f) in (0, 1). The
-steps that take turns are those of ME-ICRL (`tacit.inverse.alternation`), and the inverse step is logistic regression,
+steps that take turns are those of ME-ICRL (`tacit.inverse.loop`), and the inverse step is logistic regression,
 
     J = - E_D log(1 - c) - E_N log c                                                                               (1)
 
@@ -22,15 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.cost import LearnedCost
-from tacit.inverse import alternation, constraint_net, deep_run
-from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse import constraint_net, loop, trainer
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
+from tacit.inverse.loop import Data, State, policy_of
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
 
 
 @dataclass(frozen=True)
-class Config(alternation.Config):
+class Config(loop.Config):
     """Settings of BC2L."""
 
 
@@ -71,16 +71,16 @@ def _step(config: Config, state: State, data: Data, rng: np.random.Generator) ->
 
 def cost_of(state: State, config: Config) -> LearnedCost:
     """c as an artefact."""
-    unit = alternation.unit_of(state, config)
+    unit = loop.unit_of(state, config)
     return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
 
 
-RULE = alternation.Rule("bc2l", _step, cost_of)
-learn = partial(alternation.learn, RULE)
-run = partial(deep_run.run, alternation.method(RULE))
+RULE = loop.Rule("bc2l", _step, cost_of)
+learn = partial(loop.learn, RULE)
+run = partial(trainer.run, loop.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    alternation.check(config)
-    deep_run.check(env_id, env_kwargs, config)
+    loop.check(config)
+    trainer.check(env_id, env_kwargs, config)

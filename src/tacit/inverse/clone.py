@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tacit import nets, normalize
 from tacit.demos import Demonstrations
-from tacit.forward import agent, ppo_lagrangian
+from tacit.forward import agent, nets, normalize, ppo_lagrangian
 
 STEPS, BATCH, LR = 6000, 256, 1e-3
 PIECES = 10

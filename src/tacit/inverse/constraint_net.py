@@ -24,7 +24,7 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.errors import UserError
 from tacit.forward.agent import filled, named
 from tacit.inverse import samples
-from tacit.inverse.deep_run import Arrays, inputs_from_arrays, inputs_to_arrays
+from tacit.inverse.trainer import Arrays, inputs_from_arrays, inputs_to_arrays
 from tacit.policy import Interface
 
 Array = NDArray[Any]

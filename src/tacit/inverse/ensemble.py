@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import storage
-from tacit.calibration import usual_threshold
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost_ensemble import MOST_MEMBERS, CostEnsemble
+from tacit.cost.calibration import usual_threshold
+from tacit.cost.ensemble import MOST_MEMBERS, CostEnsemble
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -29,7 +29,7 @@ def fit_ensemble(run: Run, members: int, seed: int = 0) -> CostEnsemble:
     from dataclasses import replace
 
     from tacit.inverse import constraint_map
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     if not 2 <= members <= MOST_MEMBERS:
         raise UserError(f"an ensemble has 2 to {MOST_MEMBERS} members, not {members}")

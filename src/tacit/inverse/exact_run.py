@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit import storage
 from tacit.errors import RunFailed, UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -116,8 +116,8 @@ def _options(config: Config) -> dict[str, Any]:
 def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | None) -> Solution:
     """The solution; with a run, every iteration is logged and shown."""
     from tacit.inverse.mce_exact import learn
-    from tacit.progress import live
-    from tacit.threads import one_blas_thread
+    from tacit.machine import one_blas_thread
+    from tacit.run.progress import live
 
     steps = learn(mdp, config.features, demonstrations=pairs, beta=beta, **_options(config))
     with one_blas_thread(), live(f"mce-exact, beta {beta:g}:") as update:
@@ -320,8 +320,8 @@ def recheck(run: Run) -> tuple[Certificate, float]:
     Model and expert come from the folder's settings and demonstrations; everything else is computed anew. A proof that
     there is no solution is checked by one run of policy iteration.
     """
+    from tacit.algorithms import make_config
     from tacit.inverse import certificate, exact_objectives, feasibility, mce_exact, trajectories
-    from tacit.inverse.registry import make_config
     from tacit.tabular import feature_matrix
 
     config = make_config(Config, run.config["config"], f"{run.path}/config.json")

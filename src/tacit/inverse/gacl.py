@@ -25,11 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import lagrange, normalize
 from tacit.cost import LearnedCost
 from tacit.errors import RunFailed, UserError
-from tacit.forward import agent, collect, ppo, ppo_lagrangian
-from tacit.inverse import alternation, clone, constraint_net, deep_run, samples
+from tacit.forward import agent, collect, lagrange, normalize, ppo, ppo_lagrangian
+from tacit.inverse import clone, constraint_net, loop, samples, trainer
 from tacit.inverse.constraint_net import OPTIMISER, Array, Metrics, Net, State, log_feasibility, outputs
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
@@ -44,7 +43,7 @@ __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
 
 
 @dataclass(frozen=True)
-class Config(deep_run.Settings, constraint_net.Settings, ppo.Config):
+class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
     """Settings of GACL: those of PPO and of the discriminator."""
 
     checkpoint_every: int = 20
@@ -148,7 +147,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
     state = replace(constraint_net.remember(state, phase, rng), iteration=1)
     found = constraint_net.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
     seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
-    return state, alternation.named(metrics) | found | seconds
+    return state, loop.named(metrics) | found | seconds
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
@@ -180,7 +179,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, each))
     if clone.released(config, number, each):
         forward = agent.freeze_reward_scale(forward)
-    metrics |= alternation.named(collect.metrics(rollout, forward.carry, forward.steps))
+    metrics |= loop.named(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // constraint_net.REPLAY_PHASES)
     if forward.steps // kept > state.steps // kept:
         state = constraint_net.remember(state, phase, rng)
@@ -217,7 +216,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         raise UserError(f"bootstrap_steps cannot be negative, it is {config.bootstrap_steps}")
     if config.absorbing and config.gamma == 1:
         raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
-    deep_run.check(env_id, env_kwargs, config)
+    trainer.check(env_id, env_kwargs, config)
 
 
 def state_to_arrays(state: State) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -232,11 +231,11 @@ def _iterations(config: Config) -> int:
     return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.rollout_steps))
 
 
-METHOD = deep_run.Method(learn, policy_of, cost_of, state_to_arrays, state_from_arrays, _iterations)
+METHOD = trainer.Method(learn, policy_of, cost_of, state_to_arrays, state_from_arrays, _iterations)
 
 
 def run(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
     """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return deep_run.run(METHOD, run, env_id, env_kwargs, demos, config, seed)
+    return trainer.run(METHOD, run, env_id, env_kwargs, demos, config, seed)

@@ -38,20 +38,19 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import nets
 from tacit.cost import LEAK, LearnedCost
 from tacit.errors import UserError
-from tacit.forward import agent, ppo_lagrangian
-from tacit.inverse import alternation, constraint_net, deep_run
-from tacit.inverse.alternation import Data, State, policy_of
+from tacit.forward import agent, nets, ppo_lagrangian
+from tacit.inverse import constraint_net, loop, trainer
 from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
+from tacit.inverse.loop import Data, State, policy_of
 from tacit.inverse.samples import Expert
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
 
 
 @dataclass(frozen=True)
-class Config(alternation.Config):
+class Config(loop.Config):
     """Settings of the reward correction."""
 
     multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "fixed"
@@ -125,9 +124,7 @@ def zeroed(net: Net) -> Net:
 
 def cost_of(state: State, config: Config) -> LearnedCost:
     """c as an artefact."""
-    return constraint_net.to_cost(
-        state.params, state.inputs, config.at, unit=alternation.unit_of(state, config), head="leaky"
-    )
+    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=loop.unit_of(state, config), head="leaky")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -183,14 +180,14 @@ def _ending(config: Config, state: State, expert: Expert) -> float:
     return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, dear)
 
 
-RULE = alternation.Rule("irl-correction", _step, cost_of, before=_before, terminal=_ending, ceiling=_ceiling)
-learn = partial(alternation.learn, RULE)
-run = partial(deep_run.run, alternation.method(RULE))
+RULE = loop.Rule("irl-correction", _step, cost_of, before=_before, terminal=_ending, ceiling=_ceiling)
+learn = partial(loop.learn, RULE)
+run = partial(trainer.run, loop.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    alternation.check(config)
+    loop.check(config)
     if config.multiplier != "fixed":
         raise UserError("the correction carries its own scale: multiplier must be fixed")
     for name in ("budget", "budget_per", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"):
@@ -199,4 +196,4 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     for name in ("expert_square", "reset_actor", "reset_critic"):
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
-    deep_run.check(env_id, env_kwargs, config)
+    trainer.check(env_id, env_kwargs, config)

@@ -1,5 +1,5 @@
 """MCE-ICRL inside a run folder: `tacit learn mce ENV`. The algorithm is in `tacit.inverse.mce`, what all deep methods
-share in `tacit.inverse.deep_run`.
+share in `tacit.inverse.trainer`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian
 from tacit.forward.agent import filled, named
 from tacit.forward.collect import interface_of, make_vec
-from tacit.inverse import constraint_map, deep_run, features, mce, samples
-from tacit.inverse.deep_run import inputs_from_arrays, inputs_to_arrays
+from tacit.inverse import constraint_map, features, mce, samples, trainer
+from tacit.inverse.trainer import inputs_from_arrays, inputs_to_arrays
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Config(deep_run.Settings, mce.Config):
+class Config(trainer.Settings, mce.Config):
     """Settings of a run of MCE-ICRL."""
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     mce.check(config)
-    deep_run.check(env_id, env_kwargs, config)
+    trainer.check(env_id, env_kwargs, config)
 
 
 def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
@@ -57,11 +57,11 @@ def run(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
     """Learn, fit the map, evaluate; continues from the newest checkpoint if there is one."""
-    return deep_run.run(_method(), run, env_id, env_kwargs, demos, config, seed)
+    return trainer.run(_method(), run, env_id, env_kwargs, demos, config, seed)
 
 
-def _method() -> deep_run.Method:
-    return deep_run.Method(
+def _method() -> trainer.Method:
+    return trainer.Method(
         learn=mce.learn,
         policy_of=mce.policy_of,
         cost_of=mce.cost_of,
@@ -120,12 +120,12 @@ def against_exact(grid: Any, config: Config, state: mce.State, cost: LearnedCost
 
 
 def save_checkpoint(run: Run, state: mce.State) -> None:
-    deep_run.save_checkpoint(_method(), run, state)
+    trainer.save_checkpoint(_method(), run, state)
 
 
 def begun(run: Run) -> mce.State | None:
     """Where the newest checkpoint left the training; None without one."""
-    state: mce.State | None = deep_run.begun(_method(), run)
+    state: mce.State | None = trainer.begun(_method(), run)
     return state
 
 

@@ -4,7 +4,7 @@ A network zeta(s, a) in (0, 1) says how feasible a step is; the cost is c = 1 - 
 from trajectories with probability proportional to  exp(reward(tau)) prod_t zeta_t.  Its log-likelihood has a gradient
 that compares demonstrations with samples of the present model, and those are made in turns:
 
-    forward   PPO-Lagrangian with cost 1 - zeta and budget 0 (`tacit.inverse.alternation`)
+    forward   PPO-Lagrangian with cost 1 - zeta and budget 0 (`tacit.inverse.loop`)
     inverse   backward_steps of Adam on
               J = - E_D log(zeta + eps) + E_N[ omega log(zeta + eps) ] + delta ( E_D[1 - zeta] + E_N[1 - zeta] ) (1)
 
@@ -45,15 +45,15 @@ import numpy as np
 
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
-from tacit.inverse import alternation, constraint_net, deep_run
-from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse import constraint_net, loop, trainer
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, log_feasibility, outputs
+from tacit.inverse.loop import Data, State, policy_of
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
 
 
 @dataclass(frozen=True)
-class Config(alternation.Config):
+class Config(loop.Config):
     """Settings of ME-ICRL."""
 
     delta: float = 0.5
@@ -137,7 +137,7 @@ def descend(
     weights: str,
     published_code: bool,
 ) -> tuple[Net, Any, dict[str, jax.Array]]:
-    """The inverse step on (expert (n, d), learner (m, d), trajectory (m,), whole (m,)) as in `alternation.Data`.
+    """The inverse step on (expert (n, d), learner (m, d), trajectory (m,), whole (m,)) as in `loop.Data`.
 
     Orders are those of `constraint_net`.
     """
@@ -207,21 +207,21 @@ def _step(config: Config, state: State, data: Data, rng: np.random.Generator) ->
 
 def cost_of(state: State, config: Config) -> LearnedCost:
     """1 - zeta as an artefact."""
-    unit = alternation.unit_of(state, config)
+    unit = loop.unit_of(state, config)
     return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
 
 
-RULE = alternation.Rule("me-icrl", _step, cost_of)
-learn = partial(alternation.learn, RULE)
-run = partial(deep_run.run, alternation.method(RULE))
+RULE = loop.Rule("me-icrl", _step, cost_of)
+learn = partial(loop.learn, RULE)
+run = partial(trainer.run, loop.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    alternation.check(config)
+    loop.check(config)
     if config.weights not in ("step", "trajectory", "none"):
         raise UserError(f"weights is step, trajectory or none, not {config.weights!r}")
     for name in ("delta", "forward_kl", "reverse_kl"):
         if not getattr(config, name) >= 0:
             raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
-    deep_run.check(env_id, env_kwargs, config)
+    trainer.check(env_id, env_kwargs, config)

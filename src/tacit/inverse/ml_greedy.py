@@ -279,7 +279,7 @@ def run(
 ) -> dict[str, Any]:
     """Infer, plan, evaluate, and write the run folder; returns the summary."""
     from tacit.inverse import exact_run
-    from tacit.threads import one_blas_thread
+    from tacit.machine import one_blas_thread
 
     algo = run.config["algo"]
     spec = exact_run.gridworld_of(env_id, env_kwargs, algo)
@@ -307,7 +307,7 @@ def run(
 
 
 def _search(run: Run, spec: GridworldSpec, demos: Demonstrations, config: Config, causal: bool) -> Found:
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     mdp = spec.model(finite=True, discount=1.0)
     settings: dict[str, Any] = asdict(config)

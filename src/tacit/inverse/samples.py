@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, choose_columns
 from tacit.demos import Demonstrations
-from tacit.envs.making import feature_names
+from tacit.envs.registry import feature_names
 from tacit.errors import UserError
 from tacit.forward.collect import Rollout
 from tacit.policy import Interface

@@ -12,7 +12,7 @@ log 1e-5. The divergence of two Beta distributions is
     KL(Beta(a, b) || Beta(p, q)) = ln B(p, q) - ln B(a, b)
                                    + (a - p) (psi(a) - psi(a + b)) + (b - q) (psi(b) - psi(a + b))
 
-The forward step (PPO-Lagrangian, `tacit.inverse.alternation`) is charged 1 - x with x sampled for each step, or its
+The forward step (PPO-Lagrangian, `tacit.inverse.loop`) is charged 1 - x with x sampled for each step, or its
 mean b / (a + b), which is also the cost that is saved.
 
 The published a and b have no floor, and priors such as (0.009, 0.001) pull them towards 0, where densities and
@@ -36,15 +36,15 @@ from jax.scipy.special import betaln, digamma
 from tacit.cost import BETA_FLOOR, LearnedCost
 from tacit.errors import UserError
 from tacit.forward.ppo_lagrangian import CostFunction
-from tacit.inverse import alternation, constraint_net, deep_run
-from tacit.inverse.alternation import Data, State, policy_of
+from tacit.inverse import constraint_net, loop, trainer
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, outputs
+from tacit.inverse.loop import Data, State, policy_of
 
 __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
 
 
 @dataclass(frozen=True)
-class Config(alternation.Config):
+class Config(loop.Config):
     """Settings of variational ICRL."""
 
     delta: float = 0.5
@@ -182,7 +182,7 @@ def _step(config: Config, state: State, data: Data, rng: np.random.Generator) ->
 
 def cost_of(state: State, config: Config) -> LearnedCost:
     """The mean of 1 - x as an artefact."""
-    unit = alternation.unit_of(state, config)
+    unit = loop.unit_of(state, config)
     return constraint_net.to_cost(state.params, state.inputs, config.at, head="beta", unit=unit)
 
 
@@ -204,14 +204,14 @@ def _charged(state: State, config: Config, rng: np.random.Generator) -> CostFunc
     return sampled
 
 
-RULE = alternation.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
-learn = partial(alternation.learn, RULE)
-run = partial(deep_run.run, alternation.method(RULE))
+RULE = loop.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
+learn = partial(loop.learn, RULE)
+run = partial(trainer.run, loop.method(RULE))
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    alternation.check(config)
+    loop.check(config)
     if config.cost not in ("sample", "mean"):
         raise UserError(f"cost is sample or mean, not {config.cost!r}")
     if not min(config.prior) > 0:
@@ -220,4 +220,4 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         raise UserError(f"delta cannot be negative, it is {config.delta}")
     if not 0 <= config.replay_share < 1:
         raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
-    deep_run.check(env_id, env_kwargs, config)
+    trainer.check(env_id, env_kwargs, config)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.cost import LearnedCost
+from tacit.explain.findings import Bound, boundaries, percent, true_bound
 from tacit.metrics import Metric
 from tacit.report.data import RunData
-from tacit.report.findings import Bound, boundaries, percent, true_bound
 from tacit.report.html import Section, define, details, emphasised, esc, figure, number, table
 
 MOST_PANELS = 6
@@ -176,7 +176,7 @@ def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
 
 def _figures(data: RunData, anchor: str) -> tuple[list[str], list[str]]:
     """(of the features that matter, of the others)"""
-    from tacit.feature_plots import cost_along
+    from tacit.plots.features import cost_along
 
     inputs = next(iter(data.costs.values())).inputs
     shown = important(data)

@@ -27,11 +27,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit import storage
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.policy import Policy
-from tacit.run import Run
+from tacit.run import Run, storage
 
 T = TypeVar("T")
 SUMMARY: dict[str, type] = {

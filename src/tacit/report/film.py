@@ -13,7 +13,7 @@ from tacit.report.data import RunData
 from tacit.report.html import Section, coded, number
 
 if TYPE_CHECKING:
-    from tacit.video import Filmstrip
+    from tacit.plots.video import Filmstrip
 
 LARGEST_SIDE = 320
 QUALITY = 82
@@ -22,7 +22,7 @@ MOST_COLUMNS = 5
 
 def film(data: RunData, anchor: str) -> Section | None:
     """Pictures in a row, or a sentence that says why there are none."""
-    from tacit.video import filmstrip
+    from tacit.plots.video import filmstrip
 
     if data.policy is None:
         return None

@@ -11,15 +11,16 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from tacit import grid_plots, plots
+from tacit import plots
 from tacit.metrics import Metric, lookup
+from tacit.plots import grids
 
 _THEME = {
     plots.INK: "currentColor",
     plots.SOFT: "var(--faint)",
-    grid_plots.WALL: "var(--wall)",
+    grids.WALL: "var(--wall)",
     **{colour: f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)},
-    **{colour: f"var(--{name})" for name, colour in grid_plots.RAMPS.items()},
+    **{colour: f"var(--{name})" for name, colour in grids.RAMPS.items()},
 }
 
 
@@ -194,7 +195,7 @@ def details(summary: str, body: str) -> str:
 
 
 def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> str:
-    """An SVG of plots.py or grid_plots.py inside the page, in the page's own colours. `caption` and `more` are HTML."""
+    """An SVG of plots.py or grids.py inside the page, in the page's own colours. `caption` and `more` are HTML."""
     label = f"{title}. {re.sub('<[^>]+>', '', caption)}"
     return f"<figure>{inline_svg(svg, name, label)}<figcaption><b>{esc(title)}</b>{caption}</figcaption>{more}</figure>"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from tacit import __version__, storage
+from tacit import __version__
 from tacit.envs.traffic import notice
 from tacit.errors import UserError
 from tacit.report.constraint import constraint
@@ -18,7 +18,7 @@ from tacit.report.html import Section, esc, facts, glossary, metric_table
 from tacit.report.rule import rule
 from tacit.report.sections import convergence, learning, numbers, pictures, provenance, table_keys, time, used_metrics
 from tacit.report.verdict import answer, certificate, diagnosis
-from tacit.run import Run
+from tacit.run import Run, storage
 
 SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
     answer,

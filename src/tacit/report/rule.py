@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacit.explain import in_words
+from tacit.explain.findings import percent
+from tacit.plots.rules import PARTS, cells, strips
 from tacit.report.data import RunData
-from tacit.report.findings import percent
 from tacit.report.html import Section, emphasised, esc, figure, is_number, number, table, value_of
-from tacit.rule_plots import PARTS, cells, strips
 
 WHICH = {"cost": "cost of the policy", "map": "constraint map"}
 

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit import storage
+from tacit.explain.findings import boundaries, percent, seconds_of_learning, time_of_phases
 from tacit.metrics import AGENTS, Metric, lookup
 from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
-from tacit.report.findings import boundaries, percent, seconds_of_learning, time_of_phases
 from tacit.report.html import (
     Section,
     cell_numbers,
@@ -29,6 +28,7 @@ from tacit.report.html import (
     value_of,
 )
 from tacit.report.verdict import STATIONARITY, certificate_checks
+from tacit.run import storage
 
 TABLE_KEYS = (
     "return",
@@ -97,7 +97,7 @@ def numbers(data: RunData, anchor: str) -> Section | None:
 
 
 def _detection(data: RunData) -> str:
-    """The map, or the cost if there is none, on several distributions of states; see `tacit.cost_quality`."""
+    """The map, or the cost if there is none, on several distributions of states; see `tacit.cost.quality`."""
     found = data.summary.get("detection")
     found = found.get("map", found.get("cost")) if isinstance(found, Mapping) else None
     on = found.get("on") if isinstance(found, Mapping) else None
@@ -127,7 +127,7 @@ def _agent_order(name: str) -> tuple[int, str]:
 
 def pictures(data: RunData, anchor: str) -> Section | None:
     """The map and what happens on it."""
-    from tacit.grid_plots import grid_heatmap, grid_map
+    from tacit.plots.grids import grid_heatmap, grid_map
 
     if not data.layout:
         return None

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tacit.explain import findings
 from tacit.metrics import lookup
-from tacit.report import findings
 from tacit.report.data import RunData
 from tacit.report.html import (
     Section,

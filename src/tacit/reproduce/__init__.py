@@ -34,8 +34,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit import storage
 from tacit.errors import UserError, did_you_mean
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.sweep import Job, Task
@@ -182,7 +182,7 @@ def _postponed(job: Job, reason: str) -> Task:
 def _config(job: Job) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from tacit.inverse.registry import find as algorithm
+    from tacit.algorithms import find as algorithm
 
     return asdict(algorithm(job.algo).config(job.env, job.preset, job.settings))
 
@@ -245,7 +245,7 @@ def kept_for(task: Task, kept: Kept) -> dict[str, Any] | None:
     What a task learns from may not be here either. Then it has no name yet, and is known by its label, seed and other
     settings (`sweep_time.settings_of`; older records have only their number of steps).
     """
-    from tacit.sweep_time import settings_of
+    from tacit.sweep.time import settings_of
 
     record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
     if record is None:
@@ -270,7 +270,7 @@ def gather(module: Any, tasks: Iterable[Task], taken: Taken | None = None) -> di
     `taken` are earlier records, for runs that are not here.
     """
     from tacit.run import Run
-    from tacit.sweep_time import record_of
+    from tacit.sweep.time import record_of
 
     runs, missing = [], []
     for task in tasks:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit import storage
 from tacit.errors import RunFailed
 from tacit.reproduce import compare, compare_plots, overall, records
 from tacit.reproduce.compare import Row
 from tacit.reproduce.experiment import Experiment
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations

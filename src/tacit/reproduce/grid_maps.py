@@ -66,7 +66,7 @@ def figure(results: dict[str, Any]) -> bytes:
 
 
 def _strip(row: str, found: Sequence[tuple[str, dict[str, Any] | None]]) -> bytes:
-    from tacit.grid_plots import Panel, grid_figure
+    from tacit.plots.grids import Panel, grid_figure
 
     one = next(run for _, run in found if run is not None)
     blank = np.zeros(len(one["cells"]))

@@ -54,7 +54,7 @@ def accepted(algo: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the settings that the algorithm has."""
     import dataclasses
 
-    from tacit.inverse.registry import find
+    from tacit.algorithms import find
 
     known = {field.name for field in dataclasses.fields(find(algo).load().Config)}
     return {key: value for key, value in settings.items() if key in known}

@@ -31,7 +31,7 @@ POINTS = 60
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
-    from tacit import cost_quality
+    from tacit.cost import quality
 
     summary = run.read("summary.json")
     found: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         **found,
         "expert": None if shown is None else evaluation(shown),
         "cost_quality": summary.get("cost_quality"),
-        "detection": cost_quality.of_run(run) or summary.get("detection"),  # by today's definitions
+        "detection": quality.of_run(run) or summary.get("detection"),  # by today's definitions
         "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),

@@ -40,8 +40,8 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
     """The numbers of the run, and pictures of one episode."""
     from PIL import Image
 
+    from tacit.plots.video import filmstrip
     from tacit.policy import Policy
-    from tacit.video import filmstrip
 
     policy = Policy.from_arrays(*run.load_model("policy"))
     try:

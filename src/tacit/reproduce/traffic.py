@@ -27,7 +27,7 @@ ROWS = (EXPERT, REFERENCE, PAPER, *BASELINES)
 
 def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
     """One run a task, method and seed."""
-    from tacit.inverse.registry import ALGORITHMS
+    from tacit.algorithms import ALGORITHMS
     from tacit.sweep import Job
 
     def job(task: str, row: str, algo: str, preset: str, seed: int, settings: dict[str, Any]) -> Job:

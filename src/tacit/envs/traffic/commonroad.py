@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import BACKWARDS, DT, KINDS, LOWER, Problem, Recording
 from tacit.errors import UserError
-from tacit.storage import read_bytes
+from tacit.run.storage import read_bytes
 
 SOURCE = "CommonRoad scenario"
 STRAIGHT = 0.1

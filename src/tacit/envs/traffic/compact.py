@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import ARRAYS, UNSAID, Recording
 from tacit.errors import UserError
-from tacit.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
+from tacit.run.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
 
 SUFFIX = ".traffic.npz"
 SCHEMA = 1

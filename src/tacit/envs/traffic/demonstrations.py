@@ -20,7 +20,7 @@ from tacit.envs.traffic.layout import Traffic
 from tacit.envs.traffic.observation import FEATURES
 from tacit.envs.traffic.simulator import first_observations
 from tacit.errors import UserError
-from tacit.storage import load_arrays, save_arrays, sha256_of_arrays
+from tacit.run.storage import load_arrays, save_arrays, sha256_of_arrays
 
 SUFFIX = ".replay.safetensors"
 MOST_ROWS = 1 << 21

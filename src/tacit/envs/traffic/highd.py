@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, Recording, Wrong
 from tacit.errors import UserError
-from tacit.storage import may_unpack
+from tacit.run.storage import may_unpack
 
 RECORDING = (
     *("id", "frameRate", "locationId", "speedLimit", "month", "weekDay", "startTime", "duration"),

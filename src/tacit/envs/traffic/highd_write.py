@@ -16,7 +16,7 @@ from tacit.envs.traffic.highd import RECORDING, TRACKS, VEHICLES
 from tacit.envs.traffic.neighbours import Neighbours
 from tacit.envs.traffic.recording import DT, FRAME_RATE, KINDS, UPPER, Ints, Recording, is_simulated
 from tacit.errors import UserError
-from tacit.storage import atomic_write_bytes
+from tacit.run.storage import atomic_write_bytes
 
 COMPRESSIONS = {"": bytes, ".gz": lambda data: gzip.compress(data, mtime=0), ".xz": lzma.compress}
 

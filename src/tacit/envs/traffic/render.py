@@ -141,7 +141,7 @@ def save_picture(recording: Recording, path: str | os.PathLike[str], second: flo
 
     from PIL import Image
 
-    from tacit.storage import atomic_write_bytes
+    from tacit.run.storage import atomic_write_bytes
 
     if Path(path).suffix.lower() != ".png":
         raise UserError(f"a picture is written as .png, not {os.fspath(path)!r}")

@@ -30,7 +30,7 @@ import numpy as np
 
 from tacit.envs.traffic import compact
 from tacit.envs.traffic.recording import DT, KINDS, LOWER, SECTION, UPPER, Recording
-from tacit.storage import sha256_of_file
+from tacit.run.storage import sha256_of_file
 
 LANE_WIDTH = 3.75
 ROAD, BEGIN = 3500.0, 2700.0

@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.errors import UserError
 from tacit.sweep import THREADS, Task
-from tacit.sweep_worker import CRASHED, work
+from tacit.sweep.worker import CRASHED, work
 
 TIMEOUT = 5.0
 """Seconds after which an address that does not answer is given up."""

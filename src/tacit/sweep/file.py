@@ -27,9 +27,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tacit import storage
+from tacit.algorithms import find
 from tacit.errors import UserError, did_you_mean
-from tacit.inverse.registry import find
+from tacit.run import storage
 from tacit.sweep import Job
 
 KEYS = ("algo", "env", "seeds", "preset", "demos", "settings", "env_kwargs")

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import storage
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
+from tacit.run import storage
 
 Array = NDArray[Any]
 DOUBT = (0.1, 0.9)

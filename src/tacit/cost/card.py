@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit import storage
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost_table import TableCost
+from tacit.cost.table import TableCost
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.run import Run

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.explain.rules import short
 from tacit.plots import COLOURS, INK, Format, new_figure, plain, render, style
-from tacit.rules import short
 
 PARTS = ("map", "forbidden")
 """Of the picture of cells."""
@@ -95,7 +95,7 @@ def _true_value(bound: Mapping[str, Any], truth: Mapping[str, Any] | None) -> fl
 
 def cells(found: Mapping[str, Any], parts: Sequence[str] = PARTS, *, format: Format = "svg") -> bytes:
     """The map, and what each cell costs, forbidden ones outlined, those that are not known struck through."""
-    from tacit.grid_plots import Panel, grid_figure
+    from tacit.plots.grids import Panel, grid_figure
 
     layout = found["layout"]
     places = [(r, c) for r, line in enumerate(layout) for c, mark in enumerate(line) if mark != "#"]

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import storage
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost_table import TableCost
+from tacit.cost.table import TableCost
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -154,7 +154,7 @@ def calibrate_run(
     Without `demos`: those that were held out when the run was started. `against`: trajectories that ought to be
     rejected, for the power.
     """
-    from tacit.cost_card import save_cost
+    from tacit.cost.card import save_cost
 
     held = held_out(run) if demos is None else demos
     _refuse_learned_from(run, held)

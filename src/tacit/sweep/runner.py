@@ -26,13 +26,12 @@ from time import sleep
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
-from tacit import compiled, storage
 from tacit.errors import UserError
 from tacit.launch import place, resolve, to_stderr
-from tacit.run import Run, in_use
-from tacit.sweep_time import in_words
-from tacit.sweep_worker import BUSY, DONE, FAILED, WRONG, last_words
-from tacit.threads import usable_cpus
+from tacit.machine import compiled_cache, usable_cpus
+from tacit.run import Run, in_use, storage
+from tacit.sweep.time import in_words
+from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 POLL, PATIENCE = 0.1, 2.0
@@ -219,7 +218,7 @@ class Crew(Protocol):
 def _crew(ray: str | None, workers: int | None) -> Crew:
     if ray is None:
         return LocalCrew(workers or usable_cpus())
-    from tacit.sweep_ray import RayCrew
+    from tacit.sweep.ray import RayCrew
 
     return RayCrew(ray, workers)
 
@@ -253,11 +252,11 @@ class LocalCrew:
             with open(log, "ab") as output:
                 size = output.tell()
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "tacit.sweep_worker"],
+                    [sys.executable, "-c", "from tacit.sweep.worker import main; main()"],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
-                    env={**compiled.environment(), **os.environ, **THREADS},
+                    env={**compiled_cache(), **os.environ, **THREADS},
                 )
         except OSError as error:
             raise UserError(f"cannot start a worker for {task.job}: {error}") from None

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tacit.plots import COLOURS, INK, SOFT, Format, new_figure, plain, render, style
 
 if TYPE_CHECKING:
-    from tacit.report.findings import Bound
+    from tacit.explain.findings import Bound
 
 MOST_BINS, FEWEST_BINS, IN_A_BIN = 50, 10, 25
 _CURVES = ((COLOURS[0], "-"), (COLOURS[1], (0, (4, 1.5))))

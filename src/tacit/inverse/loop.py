@@ -26,7 +26,7 @@ from tacit.cost import LearnedCost
 from tacit.demos import Demonstrations
 from tacit.errors import UserError
 from tacit.forward import agent, collect, ppo_lagrangian
-from tacit.inverse import clone, constraint_net, deep_run, samples
+from tacit.inverse import clone, constraint_net, samples, trainer
 from tacit.inverse.constraint_net import Metrics, Net, State
 from tacit.inverse.samples import Expert
 from tacit.policy import Policy
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Config(deep_run.Settings, constraint_net.Settings, ppo_lagrangian.Config):
+class Config(trainer.Settings, constraint_net.Settings, ppo_lagrangian.Config):
     """Settings of the loop: those of PPO-Lagrangian, of the network, and of how they take turns."""
 
     multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "softplus"
@@ -87,7 +87,7 @@ class Rule:
     terminal: Callable[[Any, State, Expert], float] | None = None
     """(config, state, demonstrations) -> cost of ending an episode, if not that of the settings."""
     ceiling: Callable[[Any, LearnedCost, Array], float] = lambda config, cost, rows: 1.0
-    """The largest cost that there can be, see `deep_run.Method`."""
+    """The largest cost that there can be, see `trainer.Method`."""
 
 
 def policy_of(state: State) -> Policy:
@@ -268,7 +268,7 @@ def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
 # In a run folder
 
 
-def method(rule: Rule) -> deep_run.Method:
+def method(rule: Rule) -> trainer.Method:
     """The method as a run folder wants it."""
 
     def to_arrays(state: State) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -280,7 +280,7 @@ def method(rule: Rule) -> deep_run.Method:
     def all_iterations(config: Config) -> int:
         return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.forward_steps))
 
-    return deep_run.Method(
+    return trainer.Method(
         learn=lambda *given: learn(rule, *given),
         policy_of=policy_of,
         cost_of=rule.cost_of,

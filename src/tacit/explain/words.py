@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacit import rules
-from tacit.rules import short
+from tacit.explain import rules
+from tacit.explain.rules import short
 
 Found = dict[str, Any]
 CALLED = {"map": "constraint map", "cost": "learned cost"}

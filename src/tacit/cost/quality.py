@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import stats, storage
-from tacit.calibration import rejected, usual_threshold
+from tacit import stats
 from tacit.cost import LearnedCost, load_cost
+from tacit.cost.calibration import rejected, usual_threshold
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -215,7 +216,7 @@ def of_run(run: Run) -> dict[str, Any]:
 
     Demonstrations that a threshold was calibrated with are no longer held out of it.
     """
-    from tacit.calibration import held_out, scores
+    from tacit.cost.calibration import held_out, scores
     from tacit.forward.collect import interface_of, make_vec
 
     file = run.path / "samples.safetensors"

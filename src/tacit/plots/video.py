@@ -115,7 +115,7 @@ def filmstrip(
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     """The environment, which will be asked for pictures; UserError if it knows nothing of them."""
-    from tacit.envs.making import make
+    from tacit.envs.registry import make
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import storage
 from tacit.errors import UserError
+from tacit.run import storage
 
 if TYPE_CHECKING:
-    from tacit.cost_table import TableCost
+    from tacit.cost.table import TableCost
     from tacit.run import Run
 
 Array = NDArray[Any]
@@ -393,7 +393,7 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
     `which` is "cost", what drove the policy, or "map", the additive cost that a deep run fits for reading. Exact runs
     have a table of the states instead of features, with the same methods.
     """
-    from tacit.cost_table import TableCost
+    from tacit.cost.table import TableCost
 
     path = Path(source if isinstance(source, str | os.PathLike) else source.path)
     if path.is_dir():

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import storage
 from tacit.errors import UserError
+from tacit.run import storage
 
 Array = NDArray[Any]
 MOST_CELLS = 1 << 24

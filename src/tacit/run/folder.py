@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from tacit import storage
 from tacit.errors import UserError
-from tacit.run_lock import RunInUse, acquire, in_use, release
+from tacit.run import storage
+from tacit.run.lock import RunInUse, acquire, in_use, release
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -57,7 +57,7 @@ class Run:
         self.path = path
         self.config = config
         self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
-        """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.sinks`."""
+        """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.run.sinks`."""
         self._lock: BinaryIO | None = None
 
     def __repr__(self) -> str:
@@ -399,7 +399,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 def _commit() -> str | None:
     """The commit of the source tree that this package runs from, `-dirty` when changed; None when it is installed."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

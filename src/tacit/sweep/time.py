@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tacit import storage
 from tacit.errors import UserError
-from tacit.run import Run
+from tacit.run import Run, storage
 
 if TYPE_CHECKING:
     from tacit.sweep import Task

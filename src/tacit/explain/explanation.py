@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import cell_rules, rules, storage
-from tacit.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost_ensemble import CostEnsemble, disagree
-from tacit.cost_table import TableCost
+from tacit.cost.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
+from tacit.cost.ensemble import CostEnsemble, disagree
+from tacit.cost.table import TableCost
 from tacit.errors import UserError
-from tacit.explain_words import in_words, sentence
+from tacit.explain import cells, rules
+from tacit.explain.words import in_words, sentence
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld import GridworldSpec
@@ -207,7 +208,7 @@ def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: 
 
 def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summary: Mapping[str, Any]) -> Found | None:
     """Precision and recall on the states that were tried, as a whole and beyond the open bands."""
-    from tacit.report.findings import true_bound
+    from tacit.explain.findings import true_bound
 
     stated = true_bound(summary)
     truth = sample.truth
@@ -278,7 +279,7 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Any) ->
     assert nominal is not None
     shown, free = (_episodes_through(spec, one) for one in (demos, nominal))
     unknown = ~marked & (shown == 0) & (free < RARE)
-    rectangles = cell_rules.cover(spec.cells, marked)
+    rectangles = cells.cover(spec.cells, marked)
     held = np.zeros(spec.n_states, dtype=bool)
     for rectangle in rectangles:
         held |= rectangle.contains(spec.cells)
@@ -287,11 +288,11 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Any) ->
         "kind": "cells",
         "of": which,
         **level,
-        "rule": cell_rules.in_words(spec.cells, marked),
+        "rule": cells.in_words(spec.cells, marked),
         "cells": spec.cells[marked].tolist(),
         "unknown": spec.cells[unknown].tolist(),
         "extrapolated": spec.cells[marked & (shown == 0) & (free < RARE)].tolist(),
-        "unknown_in_words": cell_rules.in_words(spec.cells, unknown, 4),
+        "unknown_in_words": cells.in_words(spec.cells, unknown, 4),
         "costs": values.tolist(),
         "layout": list(spec.rows),
         "fidelity": rules.agreement(held, marked),
@@ -301,7 +302,7 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Any) ->
     }
     if spec.constrained.any():
         found["truth"] = {
-            "constraint": cell_rules.in_words(spec.cells, spec.constrained),
+            "constraint": cells.in_words(spec.cells, spec.constrained),
             "note": "what the environment knows; nothing was fitted to it",
             **rules.agreement(held, spec.constrained),
             "certain": rules.agreement(held[known], spec.constrained[known]),
@@ -322,7 +323,7 @@ def save_explanation(run: Run, found: Found, pictures: bool = True) -> list[Path
     run.write("explanation.json", found)
     paths = [run.path / "explanation.json"]
     if pictures:
-        from tacit.rule_plots import draw
+        from tacit.plots.rules import draw
 
         for form in FORMATS:
             paths.append(run.path / f"explanation.{form}")

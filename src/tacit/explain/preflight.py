@@ -244,10 +244,10 @@ def unconstrained_policy(env_id: str, env_kwargs: Mapping[str, Any], steps: int,
     """PPO on the reward alone for so many steps, with the settings of the deep method."""
     from dataclasses import replace
 
+    from tacit.algorithms import find
     from tacit.forward import ppo_lagrangian
     from tacit.forward.collect import make_vec
-    from tacit.inverse.registry import find
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     config = replace(find("mce").config(env_id), total_steps=steps)
     zero = lambda obs, act, next_obs: np.zeros(len(obs))  # noqa: E731

@@ -1,4 +1,4 @@
-"""One job in a process of its own: `python -m tacit.sweep_worker`, told on standard input what to do.
+"""One job in a process of its own (`main`), told on standard input what to do.
 
 The first line of standard input is JSON, the arguments of `work`. The exit status says how it went; what there is to
 say about it is a line of the output that begins with `last_words`. The parent keeps the pipe open: when it dies,
@@ -14,10 +14,9 @@ import threading
 import traceback
 from typing import Any
 
-from tacit import storage
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
-from tacit.run import RunInUse
+from tacit.run import RunInUse, storage
 
 DONE, FAILED, WRONG, CRASHED, BUSY = 0, 1, 2, 70, 75
 
@@ -58,7 +57,3 @@ def main() -> None:
 def _end_with_the_parent() -> None:
     os.read(0, 1)  # returns when the parent closes its end; not through sys.stdin, whose lock would outlive main()
     os._exit(CRASHED)
-
-
-if __name__ == "__main__":
-    main()

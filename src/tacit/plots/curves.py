@@ -1,87 +1,18 @@
-"""Figures as bytes (SVG or PNG): convergence, results with intervals, learning curves. Maps are in grid_plots.py.
-
-Matplotlib is imported when a figure is drawn, without pyplot, and its settings are changed only while drawing. The same
-input gives the same bytes. SVGs have a transparent background and draw their text and axes in INK, so that a page can
-put its own text colour in its place (the report does, for dark mode). Colours are told apart by people with any common
-colour vision; lines differ in marker and dash as well.
-"""
+"""Curves: convergence, learning curves with intervals. The style of all figures is in `tacit.plots.style`."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.plots.style import COLOURS, DASHES, INK, SOFT, Format, new_figure, plain, render, style
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-INK = "#1f2429"
-"""Text, axes, outlines."""
-SOFT = "#8b949e"
-"""Grid lines and secondary marks."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1)), "-")
-
-Format = Literal["svg", "png"]
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tacit",
-    "font.family": ["DejaVu Sans"],
-    "font.size": 8.0,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": SOFT,
-    "grid.linewidth": 0.4,
-    "grid.alpha": 0.45,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 4,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
-
-
-def new_figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height))
-
-
-def style() -> Any:
-    import matplotlib
-
-    return matplotlib.rc_context(cast(Any, _STYLE))
-
-
-def render(figure: Figure, format: Format, tight: bool = True) -> bytes:
-    buffer = io.BytesIO()
-    box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
-    metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
-    # An SVG takes its background from the page; a PNG is shown wherever, and its text is dark.
-    figure.savefig(buffer, format=format, dpi=200, metadata=metadata, transparent=format == "svg", **box)
-    return buffer.getvalue()
-
-
-def plain(text: str) -> str:
-    """A user's text with nothing left to Matplotlib's mathematics."""
-    return text.replace("$", r"\$")
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Convergence
@@ -102,7 +33,7 @@ def residual_curves(
             y = np.abs(_numbers(metrics, key))
             y[~(y > 0)] = np.nan  # exact zeros have no place on a logarithmic axis
             if np.isfinite(y).any():
-                axes.plot(x, y, color=COLOURS[i], linestyle=_DASHES[i], label=name, zorder=3 - i * 0.1)
+                axes.plot(x, y, color=COLOURS[i], linestyle=DASHES[i], label=name, zorder=3 - i * 0.1)
         axes.set_yscale("log")
         axes.set(xlabel="iteration", ylabel="distance from the optimum")
         _mark_stages(axes, x, _numbers(metrics, "beta"))
@@ -189,7 +120,7 @@ def learning_curves(
                 middle,
                 color=colour,
                 linewidth=2,
-                linestyle=_DASHES[i % len(_DASHES)],
+                linestyle=DASHES[i % len(DASHES)],
                 label=plain(name) + seeds_note,
             )
         if reference is not None:

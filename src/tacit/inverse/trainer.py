@@ -29,13 +29,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit import cost_quality, storage
 from tacit.cost import CLIPPED_TOO_OFTEN, Inputs, LearnedCost
 from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import RunFailed, UserError
@@ -43,14 +42,14 @@ from tacit.evaluate import copies_for
 from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
 from tacit.forward.failing import naming_checkpoint
-from tacit.inverse import constraint_map, samples
+from tacit.inverse import samples
+from tacit.inverse.judge import judge, save_samples
 from tacit.policy import Policy
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
-    from tacit.inverse.constraint_map import Boundary
     from tacit.run import Run
 
 Arrays = dict[str, NDArray[Any]]
@@ -184,7 +183,7 @@ def run(
 
 def train(method: Method, run: Run, env: VectorEnv, demos: Demonstrations, config: Any, seed: int) -> Any:
     """The last state. A training that fails stops with its last good checkpoint kept."""
-    from tacit.progress import live
+    from tacit.run.progress import live
 
     state = start = begun(method, run)
     save = method.save or (lambda run, state: save_checkpoint(method, run, state))
@@ -251,7 +250,7 @@ def _warn_of(demos: Demonstrations) -> None:
 
 def _held_out(run: Run, demos: Demonstrations, used: int) -> Demonstrations | None:
     """Demonstrations that are not learned from: kept for calibration, or beyond the first so many; None without any."""
-    from tacit.calibration import HELD_OUT
+    from tacit.cost.calibration import HELD_OUT
     from tacit.demos import load
 
     if (run.path / HELD_OUT).exists():
@@ -265,100 +264,6 @@ def _time_budget(run: Run) -> dict[str, float]:
     keys |= {"set-up": "time/setup_seconds"}
     records = run.metrics()
     return {name: float(sum(record.get(key, 0.0) for record in records)) for name, key in keys.items()}
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Judging
-
-
-def judge(
-    method: Method,
-    env: VectorEnv,
-    demos: Demonstrations,
-    config: Any,
-    state: State,
-    expert: samples.Expert,
-    cost: LearnedCost,
-    drawn: LearnedCost,
-    seed: int,
-    held: Demonstrations | None = None,
-) -> dict[str, Any]:
-    """What the last policy does, how good cost and map are, and where the map draws boundaries."""
-    from tacit.forward.expert import evaluations
-    from tacit.inverse.exact_run import demonstrated
-
-    table = evaluations(env, method.policy_of(state), config.eval_episodes, seed, config.gamma)
-    shown = demonstrated(demos, config.gamma)
-    rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
-    truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
-    found = constraint_map.boundaries(drawn, expert.rows, rows, method.ceiling(config, cost, rows))
-    summary: dict[str, Any] = {
-        "table": {
-            "demonstrations": shown,
-            "learned": table["stochastic"],
-            "learned, deterministic": table["deterministic"],
-        },
-        "demonstrations": demos.summary(),
-        "boundaries": [asdict(boundary) for boundary in found[:5]],
-    }
-    costs = {"cost": cost} if drawn is cost else {"cost": cost, "map": drawn}
-    levels = {name: cost_quality.threshold_of(one, expert.rows, expert.lengths, rows) for name, one in costs.items()}
-    if np.isfinite(truth).all() and 0 < (truth > 0).mean() < 1:
-        found_of = {n: cost_quality.detection(c.of_rows(rows), truth > 0, levels[n][0]) for n, c in costs.items()}
-        best = found_of.get("map", found_of["cost"])
-        summary["cost_quality"] = {key: best[key] for key in ("auroc", "auprc", "iou", "best_iou")}
-        summary["cost_quality"]["auroc_cost"] = found_of["cost"]["auroc"]
-    last = slice(-cost_quality.LAST_PHASES, None)
-    on = cost_quality.distributions(
-        env,
-        cost,
-        method.policy_of(state).interface,
-        expert=expert.rows,
-        nominal=(state.nominal, state.nominal_truth),
-        learner=(state.replay[last].reshape(-1, rows.shape[1]), state.replay_truth[last].reshape(-1)),
-        tried=(rows, truth),
-        seed=seed,
-    )
-    summary["detection"] = {name: cost_quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
-    summary |= method.more(env, config, state, cost)
-    task = getattr(env.unwrapped, "task", None)
-    if task is not None:
-        summary["threshold"] = _threshold(found, task.constraint)
-    return summary
-
-
-def _threshold(found: list[Boundary], truth: Any) -> dict[str, Any]:
-    """The map's boundary on the side of the true one, and how far it is from where it could be."""
-    side = truth.relation[0]
-    nearest = next((b for b in found if b.feature == truth.feature and b.relation == side), None)
-    if nearest is None:
-        return {"truth": str(truth), "found": None}
-    return {
-        "truth": str(truth),
-        "found": str(nearest),
-        "demonstrated": nearest.demonstrated,
-        "error": constraint_map.threshold_error(nearest, truth.bound),
-    }
-
-
-def save_samples(run: Run, state: State, expert: samples.Expert, rows: int = 4000) -> None:
-    """A few thousand of the states that were compared, for pictures and rules; what is true of them, for judging."""
-
-    def thinned(array: NDArray[Any]) -> NDArray[Any]:
-        return array[:: max(1, -(-len(array) // rows))].astype(np.float32)
-
-    # Of a short run the first phases, when nothing was constrained yet, are not what the learner does now.
-    phases = min(10, max(1, len(state.replay) // 2))
-    last = state.replay[-phases:].reshape(-1, state.replay.shape[-1])
-    # All phases alike: what a policy did that was able but not yet constrained says most about a constraint.
-    history, truth = state.replay.reshape(-1, state.replay.shape[-1]), state.replay_truth.reshape(-1)
-    names = {"nominal": state.nominal, "learner": last, "history": history, "expert": expert.rows}
-    names |= {"nominal_truth": state.nominal_truth, "history_truth": truth}
-    names |= {"learner_truth": state.replay_truth[-phases:].reshape(-1)}
-    arrays = {name: thinned(array) for name, array in names.items()}
-    # Thinned rows miss the extremes, and those are what the demonstrations say about a boundary.
-    arrays["expert_range"] = np.stack([expert.rows.min(axis=0), expert.rows.max(axis=0)]).astype(np.float32)
-    storage.save_arrays(run.path / "samples.safetensors", arrays, {"names": list(state.inputs.names)})
 
 
 # ---------------------------------------------------------------------------------------------------------------------

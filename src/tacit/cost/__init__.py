@@ -1,0 +1,19 @@
+"""The learned cost: the artefact itself, costs as tables, ensembles, cards, their quality and their threshold.
+
+`LearnedCost` and `load_cost` are what most people need. Nothing here imports JAX, and nothing knows an algorithm.
+"""
+
+from tacit.cost.learned import (
+    BETA_FLOOR,
+    CLIPPED_TOO_OFTEN,
+    LEAK,
+    MOST_INPUTS,
+    Inputs,
+    LearnedCost,
+    choose_columns,
+    load_cost,
+    one_hot,
+)
+
+__all__ = ["BETA_FLOOR", "CLIPPED_TOO_OFTEN", "LEAK", "MOST_INPUTS", "Inputs", "LearnedCost"]
+__all__ += ["choose_columns", "load_cost", "one_hot"]

@@ -1,0 +1,7 @@
+"""Pictures and films as bytes or files: grids, curves, features, rules, video."""
+
+from tacit.plots.curves import RESIDUALS, dual_curve, learning_curves, residual_curves
+from tacit.plots.style import COLOURS, INK, SOFT, Format, new_figure, plain, render, style
+
+__all__ = ["COLOURS", "INK", "RESIDUALS", "SOFT", "Format", "dual_curve", "learning_curves", "new_figure", "plain"]
+__all__ += ["render", "residual_curves", "style"]
