@@ -22,6 +22,7 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +38,19 @@ PLACE = "RUN"
 RECORDS = 2
 """So many lines of the metrics are stored."""
 
+
+def words(line: str) -> tuple[str, ...]:
+    return tuple(line.split())
+
+
 # Two or three outer iterations of networks that compile quickly.
-PPO = tuple("--n-envs 8 --rollout-steps 256 --batch-size 64 --epochs 2 --hidden 16 16 --eval-episodes 4".split())
+PPO = words("--n-envs 8 --rollout-steps 256 --batch-size 64 --epochs 2 --hidden 16 16 --eval-episodes 4")
 SHORT = (*PPO, "--total-steps", "768", "--checkpoint-every", "1")
 TURNS = (*SHORT, "--bootstrap-steps", "256", "--forward-steps", "256")
-DUAL = tuple("--minibatches 10 --dual-batch 64".split())
+DUAL = words("--minibatches 10 --dual-batch 64")
 SHOWN = ("--demos", "demos.npz")
-NET = tuple("--layers 16".split())
-SETTINGS = tuple("--set n_envs=8 rollout_steps=256 batch_size=64 epochs=2 hidden=[16,16] eval_episodes=4".split())
+NET = words("--layers 16")
+SETTINGS = words("--set n_envs=8 rollout_steps=256 batch_size=64 epochs=2 hidden=[16,16] eval_episodes=4")
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Job:
     """The run that comes before is taken back to an earlier checkpoint, and resumed."""
 
 
-def learn(name: str, algo: str, env: str, *words: str) -> Job:
-    return Job(name, ("learn", algo, env, *words))
+def learn(name: str, algo: str, env: str, *options: str) -> Job:
+    return Job(name, ("learn", algo, env, *options))
 
 
 def solve_small(folder: Path) -> None:
@@ -99,7 +105,7 @@ JOBS = {
         learn("mce-exact", "mce-exact", GRIDWORLD, "--slip", "0.1"),
         learn("ml-greedy", "ml-greedy", GRIDWORLD),
         learn("ml-greedy-causal", "ml-greedy-causal", GRIDWORLD, "--slip", "0.1"),
-        learn("bc", "bc", PENDULUM, *SHOWN, *"--steps 200 --hidden 16 16 --eval-episodes 4".split()),
+        learn("bc", "bc", PENDULUM, *SHOWN, *words("--steps 200 --hidden 16 16 --eval-episodes 4")),
         learn("ppo", "ppo", PENDULUM, *SHOWN, *SHORT),
         learn("rcpo", "rcpo", PENDULUM, *SHOWN, *SHORT),
         learn("rcpo-paper", "rcpo", PENDULUM, "--preset", "paper", *SHOWN, *SHORT),
@@ -118,15 +124,15 @@ JOBS = {
         ),
         learn(
             "mce-paper",
-            *("mce", PENDULUM, "--preset", "paper", *SHOWN, *TURNS, *"--joint 4 --feature-hidden 8".split()),
+            *("mce", PENDULUM, "--preset", "paper", *SHOWN, *TURNS, *words("--joint 4 --feature-hidden 8")),
             *DUAL,
         ),
-        learn("mce-gridworld", "mce", GRIDWORLD, *TURNS, *"--joint 4 --feature-hidden 8".split(), *DUAL),
-        learn("mce-highway", "mce", HIGHWAY, *TURNS, *DUAL, *"--demonstrations 6 --eval-episodes 2".split()),
+        learn("mce-gridworld", "mce", GRIDWORLD, *TURNS, *words("--joint 4 --feature-hidden 8"), *DUAL),
+        learn("mce-highway", "mce", HIGHWAY, *TURNS, *DUAL, *words("--demonstrations 6 --eval-episodes 2")),
         learn("bc2l", "bc2l", PENDULUM, *SHOWN, *TURNS, *NET),
         learn("irl-correction", "irl-correction", PENDULUM, *SHOWN, *TURNS, *NET),
         learn("bc2l-paper", "bc2l", PENDULUM, "--preset", "paper", *SHOWN, *TURNS, *NET),
-        learn("bc2l-clone", "bc2l", PENDULUM, "--start", "clone", *SHOWN, *TURNS, *NET),
+        learn("bc2l-nominal", "bc2l", PENDULUM, "--start", "nominal", *SHOWN, *TURNS, *NET),
         learn("gacl", "gacl", PENDULUM, *SHOWN, *SHORT, *NET, "--bootstrap-steps", "256"),
         learn("gacl-paper", "gacl", PENDULUM, "--preset", "paper", *SHOWN, *SHORT, *NET, "--bootstrap-steps", "256"),
         learn("me-icrl", "me-icrl", PENDULUM, *SHOWN, *TURNS, *NET),
@@ -156,7 +162,7 @@ def needed(names: Sequence[str]) -> list[Job]:
 
 
 def run(job: Job, folder: Path) -> Path:
-    """Run a job inside `folder`, where those that it comes after were run; its own folder."""
+    """Run a job inside `folder`, where those that it comes after were run; its run folder."""
     from tacit.cli import main
 
     own = folder / job.name
@@ -170,13 +176,13 @@ def run(job: Job, folder: Path) -> Path:
         before = None if job.after is None else run_folder(Path(job.after))
         if job.interrupted:
             assert before is not None
-            words = ("resume", str(interrupt(before, Path(job.name))))
+            command = ("resume", str(interrupt(before, Path(job.name))))
         else:
-            words = (*(str(before) if word == PLACE else word for word in job.words), "--out", job.name)
-        status = main([*words, "--json"])
+            command = (*(str(before) if word == PLACE else word for word in job.words), "--out", job.name)
+        status = main([*command, "--json"])
     if status:
-        raise RuntimeError(f"job {job.name} ended with status {status}: tacit {' '.join(words)}")
-    return own
+        raise RuntimeError(f"job {job.name} ended with status {status}: tacit {' '.join(command)}")
+    return run_folder(own)
 
 
 def run_folder(folder: Path) -> Path:
@@ -188,14 +194,17 @@ def run_folder(folder: Path) -> Path:
 def interrupt(finished: Path, into: Path) -> Path:
     """A copy of a finished run as if it had been killed before its last checkpoint; the new run folder."""
     path = into / finished.name
-    shutil.copytree(finished, path, ignore=lambda _, names: {name for name in names if name in LAST})
+    shutil.copytree(finished, path, ignore=shutil.ignore_patterns(*LAST))
     checkpoints = sorted((path / "checkpoints").iterdir())
     assert len(checkpoints) > 1, f"{finished} has one checkpoint: there is nothing to go back to"
     checkpoints[-1].unlink()
     return path
 
 
-LAST = ("DONE", "summary.json", "samples.safetensors", "eval.jsonl", "explanation.json", "report.html", ".lock")
+LAST = (
+    *("DONE", "summary.json", "samples.safetensors", "eval.jsonl", "explanation.*", "report.html", ".lock"),
+    *("policy.*", "cost.*", "map.*"),
+)
 """What a run writes when it has learned."""
 
 
@@ -210,16 +219,13 @@ def quiet() -> Iterator[None]:
 # What is stored
 
 
-def numbers(folder: Path) -> dict[str, Any]:
+def numbers(path: Path, records: int | None = RECORDS) -> dict[str, Any]:
     """The metrics of the first iterations and the main numbers of the summary, without what depends on the clock."""
-    if (folder / "summary.json").exists():
-        return {"metrics": [], "summary": json.loads((folder / "summary.json").read_text("utf-8"))}
-    path = run_folder(folder)
     log = path / "metrics.jsonl"
     lines = log.read_text("utf-8").splitlines() if log.exists() else []
     metrics = [
         {key: value for key, value in json.loads(line).items() if "time" not in key and "seconds" not in key}
-        for line in lines[:RECORDS]
+        for line in lines[:records]
     ]
     return {"metrics": metrics, "summary": _main(json.loads((path / "summary.json").read_text("utf-8")))}
 
@@ -254,7 +260,7 @@ def renew(names: Sequence[str]) -> None:
             print(f"{job.name:<18} {time.perf_counter() - began:5.1f} s", flush=True)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--renew", action="store_true", help="write the numbers in tests/golden again")
@@ -263,13 +269,19 @@ def main() -> None:
     given = parser.parse_args()
     if given.renew:
         renew(given.jobs)
-        return
+        return 0
     given.run.mkdir(parents=True, exist_ok=True)
+    failed = 0
     for job in needed(given.jobs):
         began = time.perf_counter()
-        with quiet():
-            run(job, given.run.resolve())
+        try:
+            with quiet():
+                run(job, given.run.resolve())
+        except Exception:  # the others are worth knowing, too
+            traceback.print_exc()
+            failed += 1
         print(f"{job.name:<18} {time.perf_counter() - began:5.1f} s", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

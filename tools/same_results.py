@@ -103,8 +103,7 @@ def content(file: Path) -> Any:
         from safetensors import safe_open
 
         with safe_open(file, "numpy") as opened:
-            # Not a mapping, though it has keys().
-            arrays = {name: opened.get_tensor(name) for name in sorted(opened.keys())}  # noqa: SIM118
+            arrays = {name: opened.get_tensor(name) for name in sorted(opened.keys())}
             return {"header": comparable(dict(opened.metadata() or {})), **arrays}
     if file.suffix == ".npz":
         with np.load(file) as arrays:
@@ -117,24 +116,25 @@ def _card(array: np.ndarray) -> Any:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {
-        str(file.relative_to(folder)): file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in WHEN and file.suffix != ".html"
-    }
+    """{name: file}, the settings first, which explain all other differences; names are within the run folder."""
+    found = {}
+    for file in sorted(folder.rglob("*"), key=lambda file: (file.name != "config.json", file)):
+        if file.is_file() and file.name not in WHEN and file.suffix != ".html":
+            parts = file.relative_to(folder).parts
+            found["/".join(parts[1:] or parts)] = file
+    return found
 
 
 def compare(one: Path, other: Path) -> list[str]:
-    """A line for each file that differs, the run folder's name aside when that differs too."""
-    lines, (left, right) = [], (files(one), files(other))
-    if left.keys() != right.keys():
-        only = sorted(left.keys() ^ right.keys())[0]
-        lines.append(f"{only} is only in one of them")
-    for name in sorted(left.keys() & right.keys()):
-        if left[name].read_bytes() != right[name].read_bytes():
+    """A line for each file that differs, and for a run folder with another name."""
+    lines, left, right = [], files(one), files(other)
+    for name in left:
+        if name in right and left[name].read_bytes() != right[name].read_bytes():
             found = first_difference(content(left[name]), content(right[name]))
             lines += [f"{name}: {found}"] if found else []
-    return lines
+    lines += [f"{name} is only in one of them" for name in sorted(left.keys() ^ right.keys())]
+    runs = [", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())) for folder in (one, other)]
+    return lines if runs[0] == runs[1] else [*lines, f"the run is {runs[0]} against {runs[1]}"]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
