@@ -49,4 +49,4 @@ def test_a_difference_is_found() -> None:
     assert difference(one, {**one, "summary": {"list": [1e-9, 2.0]}}) is None
     assert difference(one, {**one, "summary": {"list": [0.0]}}) == "summary.list: 2 entries, stored 1"
     assert difference(one, {**one, "metrics": [{"loss": 1.0, "note": "b", "none": None}]}) is not None
-    assert difference(one, {**one, "metrics": [{"loss": 1.0}]}) == "metrics[0]: note is only in one of them"
+    assert difference(one, {**one, "metrics": [{"loss": 1.0}]}) == "metrics[0]: none is only in one of them"
