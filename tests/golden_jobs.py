@@ -9,8 +9,9 @@ the same jobs run against any version of its source. Two things are made of them
     python tests/golden_jobs.py --renew [--jobs NAME ...]       write the numbers in tests/golden again
     python tests/golden_jobs.py --run FOLDER [--jobs NAME ...]  only run them, with all their files in FOLDER
 
-Renew the numbers only when results are meant to change, and say why in the commit. Every job writes into a folder of
-its own name, inside the folder in which it is run; nothing that it is given has an absolute path.
+Renew the numbers only when results are meant to change, and say why in the commit; all of them must come from one kind
+of machine (golden_helpers.py). Every job writes into a folder of its own name, inside the folder in which it is run;
+nothing that it is given has an absolute path.
 """
 
 from __future__ import annotations
@@ -250,7 +251,13 @@ def renew(names: Sequence[str]) -> None:
     """Write tests/golden/NAME.json for each job."""
     import tempfile
 
-    STORED.mkdir(exist_ok=True)
+    from golden_helpers import MACHINE, here
+
+    MACHINE.parent.mkdir(parents=True, exist_ok=True)
+    now = json.dumps(here(), indent=1) + "\n"
+    if names and (not MACHINE.exists() or MACHINE.read_text("utf-8") != now):
+        raise SystemExit("the other numbers were made on another machine: renew all of them")
+    MACHINE.write_text(now, "utf-8")
     with tempfile.TemporaryDirectory() as folder:
         for job in needed(names):
             began = time.perf_counter()

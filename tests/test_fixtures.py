@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from golden_helpers import difference
+from golden_helpers import difference, same_machine
 from golden_jobs import JOBS, numbers, run_folder
 from tacit import Run, demos, load_cost
 
@@ -104,6 +104,7 @@ def test_an_interrupted_run_is_resumed_as_if_nobody_had_interrupted_it(name: str
     assert found is None, found
 
 
+@pytest.mark.skipif(not same_machine(), reason="the fixtures were made on a machine that rounds otherwise")
 def test_a_resumed_run_has_the_models_of_the_uninterrupted_one(tmp_path: Path, cli: Any) -> None:
     path, whole = copied("interrupted", "mce", tmp_path), run_folder(FIXTURES / "finished" / "mce")
     assert cli("resume", path, "--json").status == 0

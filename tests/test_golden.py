@@ -42,11 +42,19 @@ def test_every_stored_number_has_a_job() -> None:
 
 
 def test_a_difference_is_found() -> None:
-    one = {"metrics": [{"loss": 1.0, "note": "a", "none": None}], "summary": {"list": [0.0, 2.0]}}
-    assert difference(one, one) is None
-    assert difference(one, {**one, "summary": {"list": [0.0, 2.0001]}}) is None
-    assert difference(one, {**one, "summary": {"list": [0.0, 2.001]}}) == "summary.list[1]: 2.0, stored 2.001"
-    assert difference(one, {**one, "summary": {"list": [1e-9, 2.0]}}) is None
-    assert difference(one, {**one, "summary": {"list": [0.0]}}) == "summary.list: 2 entries, stored 1"
-    assert difference(one, {**one, "metrics": [{"loss": 1.0, "note": "b", "none": None}]}) is not None
-    assert difference(one, {**one, "metrics": [{"loss": 1.0}]}) == "metrics[0]: none is only in one of them"
+    one = {"metrics": [{"loss": 1.0, "note": "a"}], "summary": {"list": [0.0, 2.0], "detection": 3.0}}
+
+    def against(close: bool = True, **other: object) -> str | None:
+        return difference(one, {**one, **other}, close=close)
+
+    def summary(*numbers: float, detection: float = 3.0) -> dict[str, object]:
+        return {"list": list(numbers), "detection": detection}
+
+    assert against() is None
+    assert against(summary=summary(1e-9, 2.0001)) is None
+    assert against(summary=summary(0.0, 2.001)) == "summary.list[1]: 2.0, stored 2.001"
+    assert against(summary=summary(0.0)) == "summary.list: 2 entries, stored 1"
+    assert against(metrics=[{"loss": 1.0, "note": "b"}]) == "metrics[0].note: 'a', stored 'b'"
+    assert against(metrics=[{"loss": 1.0}]) == "metrics[0]: note is only in one of them"
+    assert against(close=False, summary=summary(0.0, 2.1, detection=9.0)) is None
+    assert against(close=False, summary=summary(0.0, 3.0)) == "summary.list[1]: 2.0, stored 3.0"
