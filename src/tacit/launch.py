@@ -96,7 +96,7 @@ def learn(
     nothing for those that come with Tacit. `preset` is the algorithm's own unless named ("reference" for mce), and
     `settings` go on top of it. Called again it finds the finished run, or goes on with an interrupted one.
     """
-    algorithm = find(algo)
+    algorithm = find(algo, here=True)
     if not algorithm.learns:
         raise UserError(f"{algo} does not learn from demonstrations: use `tacit {algo}`")
     given = os.fspath(demos) if isinstance(demos, os.PathLike) else demos

@@ -134,18 +134,6 @@ def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert
     return inputs if raw else samples.fit_scale(inputs, expert, learner)
 
 
-def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> Metrics:
-    """What every method logs of its cost, on rows of demonstrations and of the learner."""
-    expert, learner = (samples.thinned(rows, 4096) for rows in (expert, learner))
-    expert_cost = cost.of_rows(expert)
-    return {
-        "dual/expert_cost": float(expert_cost.mean()),
-        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
-        "dual/learner_cost": float(cost.of_rows(learner).mean()),
-        "dual/clipped": inputs.clipped_share(learner),
-    }
-
-
 def shapes(net: Net) -> dict[str, Any]:
     """What a checkpoint says of a network."""
     return {"sizes": [len(net.weights[0]), *(len(bias) for bias in net.biases)]}
@@ -224,7 +212,9 @@ class Classifier(loop.Method):
         )
         net, opt_state, metrics = self.descend(config, state, data, rng)
         state = replace(state, params=net, opt_state=opt_state)
-        return state, metrics | cost_metrics(self.cost_of(state, config), state.inputs, expert.rows, phase.rows[-last:])
+        return state, metrics | loop.cost_metrics(
+            self.cost_of(state, config), state.inputs, expert.rows, phase.rows[-last:]
+        )
 
     def cost_of(self, state: Any, config: Any) -> LearnedCost:
         return to_cost(state.params, state.inputs, config.at, unit=unit_of(state, config))

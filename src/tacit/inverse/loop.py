@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit.cost import Inputs
+from tacit.cost import Inputs, LearnedCost
 from tacit.demos import Demonstrations
 from tacit.forward import agent, collect, ppo_lagrangian
 from tacit.inverse import clone, samples, trainer
@@ -78,8 +78,9 @@ class Method(trainer.Method):
         raise NotImplementedError
 
     def step(self, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
-        """The inverse step: (state with a new cost, metrics)."""
-        raise NotImplementedError
+        """The inverse step: (state with a new cost, metrics). Without one the first cost stays."""
+        cost = self.cost_of(state, config)
+        return state, cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows)
 
     def policy_of(self, state: Any) -> Policy:
         return ppo_lagrangian.policy_of(state.forward)
@@ -271,3 +272,15 @@ def inverse_step(
     state, metrics = method.step(config, state, evidence, rng)
     state = remember(state, evidence.phase, rng, method.replay_phases(config))
     return replace(state, iteration=state.iteration + 1), metrics
+
+
+def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> Metrics:
+    """What every method logs of its cost, on rows of demonstrations and of the learner."""
+    expert, learner = (samples.thinned(rows, 4096) for rows in (expert, learner))
+    expert_cost = cost.of_rows(expert)
+    return {
+        "dual/expert_cost": float(expert_cost.mean()),
+        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
+        "dual/learner_cost": float(cost.of_rows(learner).mean()),
+        "dual/clipped": inputs.clipped_share(learner),
+    }
