@@ -164,7 +164,7 @@ def test_in_a_run_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"discriminator_steps": 0}, "discriminator_steps is at least 1"),
+        ({"discriminator_steps": 0}, "discriminator_steps must be at least 1"),
         ({"start": "random"}, "start"),
         ({"bootstrap_steps": -1}, "bootstrap_steps cannot be negative"),
         ({"lr_constraint": -1.0}, "lr_constraint"),

@@ -138,8 +138,11 @@ def check_ranges(
         value = getattr(config, name)
         if value is None or (low < value <= high if open_low else low <= value <= high):
             continue
-        words = f"{'above' if open_low else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-        raise UserError(f"{name} is {words}, not {value}")
+        if low == 0 and high == math.inf:
+            raise UserError(f"{name} {'must be positive' if open_low else 'cannot be negative'}, it is {value}")
+        top = f" and at most {high:g}" if high < math.inf else ""
+        bounds = f"{'above' if open_low else 'at least'} {low:g}{top}"
+        raise UserError(f"{name} must be {bounds}, not {value}")
 
 
 def check(config: Config, n_envs: int) -> None:
