@@ -143,7 +143,7 @@ def test_resumed_from_arrays_is_the_same_run():
     config = gacl.Config(**{**vars(CONFIG), **change})
     demos = pendulum_demos()
     whole = learn(gacl, config, demos, env="tacit/Pendulum-v0")
-    again = gacl.state_from_arrays(*gacl.state_to_arrays(whole[2][0]))
+    again = gacl.METHOD.from_arrays(*gacl.METHOD.to_arrays(whole[2][0]))
     rest = learn(gacl, config, demos, again, env="tacit/Pendulum-v0")
     assert len(rest) == len(whole) - 3 > 0
     assert same(whole[-1][0], rest[-1][0])

@@ -123,7 +123,7 @@ NAN, INF = float("nan"), float("inf")
         ({"gamma": NAN}, "gamma must be a finite number"),
         ({"expert_square": INF}, "expert_square must be a finite number"),
         ({"clone_log_std": NAN}, "clone_log_std must be a finite number"),
-        ({"input_clip": NAN}, "input_clip must be a finite number"),
+        ({"input_clip": NAN}, "input_clip must be positive, it is nan"),
         ({"pid_gains": (1.0, NAN, 0.0)}, "pid_gains has no effect"),
         ({"terminal_cost": 1.0}, "terminal_cost has no effect, because"),
         ({"budget_per": "episode"}, "budget_per has no effect, because"),
