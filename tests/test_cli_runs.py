@@ -12,7 +12,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.demos import Demonstrations
-from tacit.inverse.exact_run import episodes_of
+from tacit.evaluate import episodes_of
 from tacit.run import Run, storage
 from test_cli import is_error
 

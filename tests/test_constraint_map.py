@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tacit.cost import Inputs, LearnedCost
+from tacit.cost.bounds import Bound, boundaries, threshold_error
 from tacit.forward import nets
 from tacit.inverse import clone, constraint_map, mce
-from tacit.inverse.constraint_map import Boundary, boundaries, threshold_error
 from tacit.reproduce import decisions, deep_runs, demos_few, table_robots, table_robots_paper
 
 
@@ -49,7 +49,7 @@ def test_boundary_is_where_the_cost_begins():
     ],
 )
 def test_error_counts_outside_the_open_band_alone(relation, value, demonstrated, truth, error):
-    assert threshold_error(Boundary("x", relation, value, demonstrated, 0.1), truth) == pytest.approx(error)
+    assert threshold_error(Bound("x", relation, value, demonstrated), truth) == pytest.approx(error)
 
 
 def test_map_finds_the_wall_from_samples():

@@ -1,6 +1,6 @@
-"""The exact half of the protocol, for finite MDPs: expectations of a policy, and a cost over states as a detector.
+"""The exact half of the evaluation protocol, for finite MDPs: expectations of a policy, and the quality of a cost.
 
-`tacit.evaluate` has both halves: what is measured, and under which names, is said there.
+`tacit.evaluate` has both halves, and says what is measured under which name.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import stats
 from tacit.errors import UserError
+from tacit.forward.soft_policy_iteration import occupancy
 
 if TYPE_CHECKING:
     from tacit.tabular import MDP
@@ -59,8 +61,6 @@ def evaluate_exact(
     Discounted quantities use the MDP's discount and horizon. Those of whole episodes are undiscounted and end at a
     terminal state or after `step_limit` steps (default: the horizon).
     """
-    from tacit.forward.soft_policy_iteration import occupancy
-
     pi, mask = _checked(mdp, policy, constrained)
     flow = occupancy(mdp, pi)
     if flow.ndim == 3:
@@ -170,7 +170,7 @@ def cost_quality(
     judged = np.ones(values.shape, dtype=bool) if reachable is None else np.asarray(reachable, dtype=bool)
     if values.ndim != 1 or mask.shape != values.shape or judged.shape != values.shape:
         raise UserError(
-            "cost, constrained and reachable must each have one entry a state, "
+            "cost, constrained and reachable must each have one entry per state, "
             f"got shapes {values.shape}, {mask.shape} and {judged.shape}"
         )
     if not judged.any():
@@ -189,6 +189,15 @@ def cost_quality(
 
 def reachable_states(mdp: MDP) -> NDArray[np.bool_]:
     """(S,) states that some policy visits with positive probability, the start and terminals included."""
-    from tacit.inverse.feasibility import reachable
-
-    return reachable(mdp)
+    reached = mdp.initial > 0
+    alive = np.repeat(~mdp.terminal, mdp.n_actions)
+    forward = sp.csr_array(sp.diags_array(alive.astype(float)) @ mdp.transitions)
+    steps = mdp.n_states if mdp.horizon is None else mdp.horizon
+    frontier = reached
+    for _ in range(steps):
+        touched = np.asarray(forward.T @ np.repeat(frontier.astype(float), mdp.n_actions)) > 0
+        frontier = touched & ~reached
+        if not frontier.any():
+            break
+        reached = reached | frontier
+    return reached

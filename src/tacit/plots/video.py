@@ -1,4 +1,4 @@
-"""Films of an agent at work, drawn off screen: a file to play, or a few pictures of one episode."""
+"""Films of an agent, rendered off screen: a file to play, or a few pictures of one episode."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.envs.registry import make
 from tacit.errors import UserError
 
 SUFFIXES = (".mp4", ".gif")
@@ -108,15 +109,13 @@ def filmstrip(
             dt = getattr(env.unwrapped, "dt", None)
         finally:
             env.close()
-    known = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
+    reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
     seconds = float(dt) if isinstance(dt, int | float) and dt > 0 else None
-    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), known)
+    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
 
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     """The environment, which will be asked for pictures; UserError if it knows nothing of them."""
-    from tacit.envs.registry import make
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

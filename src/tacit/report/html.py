@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
 
 import numpy as np
 
 from tacit import plots
 from tacit.metrics import Metric, lookup
 from tacit.plots import grids
+from tacit.run.summary import Record, is_number, value_of
 
 _THEME = {
     plots.INK: "currentColor",
@@ -79,10 +79,6 @@ def glossary(metrics: Iterable[Metric]) -> str:
 # Numbers
 
 
-def is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
 def number(value: float, unit: str = "") -> str:
     """Four digits, a real minus sign, powers of ten written out; "share" in percent, "score" with three decimals."""
     if math.isnan(value):
@@ -111,13 +107,6 @@ def _decimal(value: float, digits: int) -> str:
     return f"{value:.{decimals}f}".replace("-", "−")
 
 
-def value_of(entry: object) -> float | None:
-    """The number of an entry of a table, which is a number or {"value": ..., "low": ..., "high": ...}."""
-    if isinstance(entry, Mapping):
-        entry = entry.get("value", entry.get("mean"))
-    return float(entry) if is_number(entry) else None
-
-
 def measured(key: str, entry: object) -> str:
     """An entry of a table with its interval, if it has one, underneath."""
     unit, value = lookup(key).unit, value_of(entry)
@@ -136,7 +125,7 @@ def measured(key: str, entry: object) -> str:
 
 
 def _at_most(entry: object) -> bool:
-    """Is it a count of none, of which only an upper bound is shown?"""
+    """Whether it is a count of 0, of which only an upper bound is shown."""
     return isinstance(entry, Mapping) and entry.get("count") == 0 and is_number(entry.get("upper"))
 
 
@@ -165,12 +154,12 @@ SIDES = (
 )
 
 
-def metric_table(caption: str, rows: Mapping[str, Mapping[str, Any]], keys: Sequence[str], main: str = "") -> str:
-    """One row an agent, one column a metric that any of them has."""
+def metric_table(caption: str, rows: Mapping[str, Record], keys: Sequence[str], main: str = "") -> str:
+    """One row per agent, one column per metric that any of them has."""
     present = [key for key in keys if any(value_of(row.get(key)) is not None for row in rows.values())]
     head = ["", *(define(lookup(key).label, lookup(key).definition) for key in present)]
 
-    def cell(key: str, row: Mapping[str, Any]) -> str:
+    def cell(key: str, row: Record) -> str:
         return f'<span title="{esc(lookup(key).definition)}">{measured(key, row.get(key))}</span>'
 
     body = [
