@@ -172,8 +172,8 @@ def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSp
     return gym.registry[name]
 
 
-def import_named(module: str, *, here: bool = False) -> None:
-    """Import the module of an environment; with `here` it may also be a file in the current folder.
+def import_named(module: str, *, here: bool = False, what: str = "the environment") -> None:
+    """Import a module that a name refers to; with `here` it may also be a file in the current folder.
 
     That is for names that a person has typed. A name out of a file (a run, demonstrations) must not be able to choose
     a file that came along with it: importing runs its code.
@@ -195,7 +195,7 @@ def import_named(module: str, *, here: bool = False) -> None:
                     "alone (PYTHONPATH=. tacit ... if you trust this one)"
                 )
             )
-            raise UserError(f"cannot import {module!r}, the module of the environment: {where}") from None
+            raise UserError(f"cannot import {module!r}, the module of {what}: {where}") from None
         raise UserError(f"importing {module!r} raised {type(error).__name__}: {error}") from error
 
 

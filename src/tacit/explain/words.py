@@ -24,8 +24,9 @@ def rule_sentence(rule: str, bounds: Sequence[Bound]) -> str:
 
 def cells_sentence(rule: str, unknown: str) -> str:
     """Forbidden cells, and those that are not known (empty if there are none), in one sentence."""
-    words = f"forbidden: {rule}"
-    return words + (f"; not known: {unknown}, where no demonstration goes and the reward does not lead" if unknown else "")
+    if not unknown:
+        return f"forbidden: {rule}"
+    return f"forbidden: {rule}; not known: {unknown}, where no demonstration goes and the reward does not lead"
 
 
 def in_words(explanation: Explanation) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -39,9 +39,9 @@ def pieces(
 ) -> Iterator[nets.Actor]:
     """The same, ten times on its way there."""
     opt_state = optax.scale_by_adam().init(actor)
-    each = max(1, steps // PIECES)
+    steps_per_piece = max(1, steps // PIECES)
     for piece in range(PIECES):
-        chosen = rng.integers(len(obs), size=(each, min(batch, len(obs))))
+        chosen = rng.integers(len(obs), size=(steps_per_piece, min(batch, len(obs))))
         actor, opt_state = _fit(actor, opt_state, obs[chosen], act[chosen], lr * (1.0 - piece / PIECES))
         yield actor
 
@@ -63,17 +63,22 @@ def _fit(actor: Any, opt_state: Any, obs: Any, act: Any, lr: float) -> tuple[Any
 
 
 HELD_STEPS = 16_384
-"""Environment steps during which a clone stands still while the critics get to know it; at most a tenth of a run."""
+"""Environment steps during which a clone is frozen while the value networks warm up; at most a tenth of a run."""
 
 
 def held(config: Any, phase: int, steps: int) -> bool:
-    """Whether the clone stands still in this phase of the loop (the first is 0), each of so many environment steps."""
+    """Whether the clone is frozen in this phase of the loop (the first is 0), of so many environment steps."""
     return bool(config.start == "clone" and phase * steps < min(HELD_STEPS, config.total_steps // 10))
 
 
 def released(config: Any, phase: int, steps: int) -> bool:
-    """Whether this phase is the last in which it does: the scale of rewards is known by then, and stays."""
+    """Whether this phase is the last one with a frozen clone: the scale of rewards is known by then, and stays."""
     return held(config, phase, steps) and not held(config, phase + 1, steps)
+
+
+def revision_of_clones(config: Mapping[str, Any]) -> int:
+    """2 for runs that begin as a clone: it is held still until the critics know it, which earlier versions did not."""
+    return 2 if config.get("start") == "clone" else 1
 
 
 def start_from(
@@ -91,8 +96,8 @@ def start_from(
     act = learner.interface.from_env(demos.actions)
     stats = learner.obs_stats
     if stats.count:
-        shown = normalize.update(normalize.running(stats.mean.shape), obs)
-        stats = normalize.freeze(replace(shown, var=np.maximum(shown.var, 1e-4 * stats.var)))
+        demonstrated = normalize.update(normalize.running(stats.mean.shape), obs)
+        stats = normalize.freeze(replace(demonstrated, var=np.maximum(demonstrated.var, 1e-4 * stats.var)))
     actor = fit(learner.params.actor, normalize.standardise(stats, obs, learner.obs_clip), act, rng)
     if actor.log_std is not None:
         actor = nets.Actor(actor.net, jnp.maximum(actor.log_std, smallest_log_std))

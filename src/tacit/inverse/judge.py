@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
-    from tacit.inverse.trainer import Method, State
+    from tacit.inverse.state import State
+    from tacit.inverse.trainer import Method
     from tacit.run import Run
 
 
@@ -70,7 +71,7 @@ def judge(
         seed=seed,
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
-    summary |= cast(Summary, method.more(env, config, state, cost))
+    summary |= cast(Summary, method.details(env, config, state, cost))
     task = getattr(env.unwrapped, "task", None)
     if task is not None:
         summary["threshold"] = _threshold(bounds, task.constraint)
