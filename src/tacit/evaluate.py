@@ -13,7 +13,7 @@ after a violation; what one that stops would have paid follows from the same epi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,9 @@ __all__ = [
 
 Policy = Callable[[Any, np.random.Generator], Any]
 """(observations of all copies, generator) -> actions of all copies."""
+
+Info = Mapping[str, Any]
+"""The information that a vector environment returns with a step."""
 
 OUTCOMES = {"goal": "goal", "collision": "collision", "off_road": "off-road", "time_out": "time-out"}
 """Ends of episodes that are counted where an environment names them, as NAME_rate."""
@@ -203,7 +206,7 @@ def _require_finite(name: str, values: Any) -> None:
         raise RunFailed(f"the environment returned an {name} that is not finite during evaluation (copy {copy})")
 
 
-def _outcome(info: dict[str, Any], copy: int, names: Sequence[str] | None) -> str:
+def _outcome(info: Info, copy: int, names: Sequence[str] | None) -> str:
     """How the episode of this copy has just ended, "" if the environment does not say."""
     codes = (info.get("final_info") or {}).get("outcome")
     return "" if names is None or codes is None else names[int(codes[copy])]
@@ -239,7 +242,7 @@ class _Tally:
         return (*(array[copy] for array in arrays), terminated)
 
 
-def _costs(info: dict[str, Any], key: str, copies: int) -> NDArray[np.float64] | None:
+def _costs(info: Info, key: str, copies: int) -> NDArray[np.float64] | None:
     """(copies,) of an entry of a vector environment's info, NaN for the copies that do not report it."""
     if key not in info:
         return None
@@ -248,7 +251,7 @@ def _costs(info: dict[str, Any], key: str, copies: int) -> NDArray[np.float64] |
 
 
 def _step_costs(
-    info: dict[str, Any], done: NDArray[np.bool_], resetting: NDArray[np.bool_], copies: int
+    info: Info, done: NDArray[np.bool_], resetting: NDArray[np.bool_], copies: int
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """(cost of this step, cost of the first state of the episodes that begin now), either None when not reported.
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,11 +79,15 @@ def evaluate_exact(
         return discounted
     if limit < 1:
         raise UserError(f"step_limit must be at least 1, got {limit}")
-    return TabularEvaluation(**{**vars(discounted), **_whole_episodes(mdp, pi, mask, limit)})
+    return _with_whole_episodes(discounted, mdp, pi, mask, limit)
 
 
-def _whole_episodes(mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool_], limit: int) -> dict[str, Any]:
-    """Push the distribution over states forward, with the violations counted so far attached to it.
+def _with_whole_episodes(
+    discounted: TabularEvaluation, mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool_], limit: int
+) -> TabularEvaluation:
+    """Add the expectations of whole episodes to those that are discounted.
+
+    The distribution over states is pushed forward, with the violations counted so far attached to it.
 
     x(s) = P(alive in s), m(s) = E[violations so far; alive in s], y(s) = P(alive in s, no violation so far). An episode
     that ends after L steps contributes m/L to the step rate.
@@ -107,13 +111,14 @@ def _whole_episodes(mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool
         step_rate += float(m[ended].sum()) / (t + 1)
         clean += float(y[ended].sum())
         x, m, y = (np.where(ended, 0.0, array) for array in (x, m, y))
-    return {
-        "expected_return": total_return,
-        "expected_length": total_length,
-        "violation_rate_step": step_rate,
-        "violation_rate_episode": min(1.0, max(0.0, 1.0 - clean)),
-        "visits": visits,
-    }
+    return replace(
+        discounted,
+        expected_return=total_return,
+        expected_length=total_length,
+        violation_rate_step=step_rate,
+        violation_rate_episode=min(1.0, max(0.0, 1.0 - clean)),
+        visits=visits,
+    )
 
 
 def _checked(mdp: MDP, policy: ArrayLike, constrained: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import Card
 
 Array = NDArray[Any]
 DOUBT = (0.1, 0.9)
@@ -73,7 +74,7 @@ class CostEnsemble:
 
     # ------------------------------------------------------------ saving
 
-    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], Card]:
         arrays = {name: np.stack([getattr(member, name) for member in self.members]) for name in STACKED}
         arrays["thresholds"] = np.array([member.threshold for member in self.members], dtype=np.float64)
         one, card = self.members[0].to_arrays()

@@ -78,7 +78,7 @@ def _clause_lines(explanation: FeatureExplanation) -> list[str]:
         lines.append(f"The cost also marks {also}, but almost only where the rule holds anyway.")
     if explanation["instead"]:
         listed = ", ".join(f"{one['text']} ({_percent(one['share'])} of it)" for one in explanation["instead"])
-        lines.append(f"The reason may be another: much of what the cost rejects also has {listed}.")
+        lines.append(f"There may be a different reason: much of what the cost rejects also has {listed}.")
     return lines
 
 

@@ -30,9 +30,12 @@ from typing import Any
 
 from tacit import __version__
 from tacit.errors import UserError
-from tacit.playground.answer import Superseded, answer
+from tacit.playground.answer import Answer, Superseded, answer
 from tacit.playground.presets import limits, presets
-from tacit.playground.scene import parse, short
+from tacit.playground.scene import SceneEntry, parse, short
+
+Request = dict[str, Any]
+"""The JSON object that a page sends."""
 
 MAX_BODY = 1_000_000
 READ_SECONDS = 10.0
@@ -179,7 +182,7 @@ class Server(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news; anything else is a bug of ours, and said in one line."""
+        """Report an error of ours in one line; a client that hangs up is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             print(f"playground: {type(error).__name__}: {short(str(error))}", file=sys.stderr)
@@ -210,15 +213,15 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.files[path]
 
     def _post(self) -> tuple[str, bytes]:
-        jobs = {"/api/check": self._check, "/api/solve": self._solve}
+        jobs: dict[str, Callable[[Request], object]] = {"/api/check": self._check, "/api/solve": self._solve}
         if self.path not in jobs:
             raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {short(self.path)}")
         return _TYPES["json"], _json(jobs[self.path](self._body()))
 
-    def _check(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, request: Request) -> dict[str, SceneEntry]:
         return {"scene": parse(request.get("scene")).to_json()}
 
-    def _solve(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _solve(self, request: Request) -> Answer:
         page = request.get("page")
         if not isinstance(page, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,64}", page):
             raise UserError('"page" must name the page that asks: 1 to 64 letters, digits and hyphens')
@@ -228,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
 
     # -- who asks, and how much ----------------------------------------------------------------------------------------
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Request:
         origins = self.headers.get_all("Origin", [])
         if len(origins) != 1 or origins[0].lower() not in {f"http://{host}" for host in self.server.hosts()}:
             raise Refused(HTTPStatus.FORBIDDEN, "only the playground's own page may ask for this")
@@ -310,11 +313,11 @@ def _json(data: object) -> bytes:
 
 
 def _files() -> dict[str, tuple[str, bytes]]:
-    """{path: (type, content)} of everything that a GET can have."""
-    found = {"/api/presets": (_TYPES["json"], _json({"presets": presets(), "limits": limits()}))}
+    """{path: (type, content)} of everything that can be fetched with GET."""
+    files = {"/api/presets": (_TYPES["json"], _json({"presets": presets(), "limits": limits()}))}
     for file in resources.files("tacit.playground").joinpath("page").iterdir():
         suffix = file.name.rpartition(".")[2]
         if suffix in _TYPES:
             path = "/" if file.name == "index.html" else f"/{file.name}"
-            found[path] = (_TYPES[suffix], file.read_bytes())
-    return found
+            files[path] = (_TYPES[suffix], file.read_bytes())
+    return files

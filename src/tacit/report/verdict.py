@@ -1,4 +1,4 @@
-"""The sections that judge: what was found, in words, whether it is proved, and what to do when nothing fits."""
+"""The sections that judge: the result in words, whether it is proved, and what to do if nothing fits."""
 
 from __future__ import annotations
 

@@ -15,6 +15,10 @@ Record = Mapping[str, Any]
 """One line of metrics.jsonl or eval.jsonl: {name: number}, or a JSON object whose entries are checked one by one."""
 
 
+Card = dict[str, Any]
+"""The JSON card inside a model file: what the model is, and where it comes from; see `tacit.cost.card`."""
+
+
 class Measured(TypedDict):
     """A measured number with its 95 % interval."""
 
