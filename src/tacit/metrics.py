@@ -11,7 +11,7 @@ class Metric(NamedTuple):
     label: str
     definition: str
     unit: str = ""
-    """"share" (in percent) or "score" (between 0 and 1); otherwise whatever the reward or the step is."""
+    """"share" (in percent) or "score" (between 0 and 1); otherwise the unit of the reward or of steps."""
     better: str = ""
     """"higher" or "lower"."""
 

@@ -4,12 +4,12 @@
     ensemble(obs)            # mean cost
     ensemble.spread(obs)     # standard deviation over the members
     ensemble.votes(obs)      # share of the members that forbid it
-    ensemble.doubtful(obs)   # True where they disagree: the cost is not to be trusted there
+    ensemble.doubtful(obs)   # True where they disagree: do not trust the cost there
 
-Each member is a cost with a threshold of its own, fitted to a bootstrap sample of the demonstrations: trajectories,
-drawn whole and with replacement, because the steps of one say the same thing again and again. What changes from
-member to member depends on which demonstrations there happened to be. The converse does not hold: all members see
-the same learner, and share the assumption that what demonstrations avoid is forbidden.
+Each member is a cost with its own threshold, fitted to a bootstrap sample of the demonstrations: whole trajectories,
+drawn with replacement, because the steps of one trajectory are correlated. Differences between members come from the
+sample of demonstrations. Agreement is no proof: all members see the same learner, and share the assumption that what
+demonstrations avoid is forbidden.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CostEnsemble:
             raise UserError("an ensemble needs members, each with a threshold")
 
     def costs(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """(members, ...) what each says."""
+        """(members, ...) the cost by each member."""
         return self.costs_of_rows(self.members[0].inputs.rows(obs, act))
 
     def costs_of_rows(self, rows: Array) -> Array:
@@ -59,7 +59,7 @@ class CostEnsemble:
         return self.costs(obs, act).std(axis=0)
 
     def votes(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """(...) in [0, 1]"""
+        """(...) share of the members that forbid it."""
         return self._votes(self.costs(obs, act))
 
     def votes_of_rows(self, rows: Array) -> Array:

@@ -130,12 +130,12 @@ class Inputs:
         return replace(self, columns=columns, obs_size=len(names))
 
     def clipped_share(self, rows: Array) -> float:
-        """Share of rows in which some input is beyond the clip."""
+        """Share of rows with an input beyond the clip."""
         return float((np.abs(self.scaled(rows)) >= self.clip).any(axis=-1).mean())
 
 
 def one_hot(numbers: Array, size: int) -> Array:
-    """(..., size) float32 of numbers (...) below `size`. No matrix of size * size: a file says how large."""
+    """(..., size) float32 of numbers (...) below `size`. It makes no size * size matrix: a file announces the size."""
     rows = np.zeros((*numbers.shape, size), dtype=np.float32)
     np.put_along_axis(rows, numbers[..., None], np.float32(1.0), axis=-1)
     return rows
@@ -237,19 +237,19 @@ class LearnedCost:
         return self(next_obs if self.at == "next" else obs, act)
 
     def of_names(self, names: Sequence[str]) -> LearnedCost:
-        """The same cost for observations whose entries have these names, in whatever order; UserError if one lacks."""
+        """The same cost for observations whose entries have these names, in any order; UserError if one is missing."""
         return replace(self, inputs=self.inputs.of_names(names))
 
     def only(self, names: Sequence[str]) -> LearnedCost:
         """The part of an additive cost that is about these of its inputs; UserError if it is not additive.
 
-        Every input adds terms of its own, none of them negative: what is left out costs nothing any more. A threshold
-        of the whole is none of the part's.
+        Every input adds terms of its own, none of them negative: inputs that are left out cost nothing any more. The
+        threshold of the whole does not carry over.
         """
         if self.weights:
             raise UserError(
-                f"this cost is a network on all of its {len(self.names)} inputs together: no part of it is about "
-                "some of them alone"
+                f"this cost is a network on all of its {len(self.names)} inputs together, so it has no part that "
+                "reads only a few of them"
             )
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) < len(set(names)):

@@ -91,8 +91,10 @@ def detection(
 
 
 def threshold_of(cost: LearnedCost, expert: Array, lengths: Array, tried: Array) -> tuple[float, bool]:
-    """(threshold, whether it was calibrated); rows of the demonstrations, whose trajectories have these lengths, and of
-    what the learner tried."""
+    """(threshold, whether it was calibrated).
+
+    expert, tried: rows of the demonstrations, whose trajectories have these lengths, and of what the learner tried.
+    """
     if cost.threshold is not None:
         return float(cost.threshold), True
     starts = np.cumsum(lengths) - lengths

@@ -47,7 +47,7 @@ class TableCost:
 
     @property
     def numbered(self) -> bool:
-        """Whether its environment shows the number of the state instead of row and column."""
+        """Whether its environment observes the number of the state instead of row and column."""
         options = self.card.get("env_kwargs")
         return isinstance(options, Mapping) and options.get("observation") == "index"
 

@@ -6,6 +6,7 @@ interrupted run starts again and ends with the same files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -79,7 +80,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     mce_exact.Options(**{name: getattr(config, name) for name in names})
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> Summary:
     """Solve, evaluate, and write everything that the run folder of an exact run holds; returns the summary."""
@@ -104,6 +105,12 @@ def run(
         "table": as_table(agents, demos, mdp.discount),
         "cost_quality": quality(spec, mdp, state_cost(solution.policy, solution.cost)),
     }
+
+
+def run(*args: Any) -> Summary:
+    """Deprecated name of `train`."""
+    warnings.warn("tacit.inverse.exact_run.run is now train", DeprecationWarning, stacklevel=2)
+    return train(*args)
 
 
 def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
@@ -168,7 +175,7 @@ def quality(spec: GridworldSpec, mdp: MDP, cost: np.ndarray) -> dict[str, float]
 
 
 def state_cost(policy: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """(S,) what a visit costs the agent; policy and cost are (S, A)."""
+    """(S,) the expected cost of a visit; policy and cost are (S, A)."""
     return (policy * cost).sum(axis=-1)
 
 

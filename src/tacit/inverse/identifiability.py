@@ -40,7 +40,7 @@ class Identifiability:
 
 
 def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None = None) -> Identifiability:
-    """Null space and per-feature share of what cannot be known, at a solution.
+    """Null space, and the share of each weight that the data do not determine, at a solution.
 
     n_demonstrations: how many there were; None asks what infinitely many would leave open.
     """

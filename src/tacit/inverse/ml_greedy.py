@@ -202,7 +202,7 @@ def learn(
     yield chosen
     while len(chosen.states) < max_states and len(candidates):
         tried = _likelihood(mdp, pairs, causal, beta, risk, chosen.states, candidates)
-        # States that lie in series gain the same but for rounding: the first of them, on every machine.
+        # States that lie in series gain the same apart from rounding. Take the first, on every machine.
         best = int(np.argmax(tried >= tried.max() - 1e-9))
         gain = float(tried[best]) - chosen.log_likelihood
         if not gain > d_kl:
@@ -276,7 +276,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     check_settings(config.beta, config.d_kl, config.risk, config.max_states)
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> Summary:
     """Infer, plan, evaluate, and write the run folder; returns the summary."""

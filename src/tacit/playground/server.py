@@ -77,7 +77,7 @@ class Desk:
 
     @contextmanager
     def turn(self, page: str) -> Iterator[Callable[[], bool]]:
-        """Wait for it; gives a function that says whether the page has come with something newer since.
+        """Wait for it; yields a function that tells whether the page has sent a newer request since.
 
         Raises Superseded if that happens while waiting, and Refused when too many other pages wait.
         """
@@ -173,7 +173,7 @@ class Server(ThreadingHTTPServer):
         self._arriving.pop(request, None)
 
     def service_actions(self) -> None:
-        """Several times a second: hang up on those whose request does not arrive."""
+        """Called several times a second: close connections whose request does not arrive in time."""
         now = time.monotonic()
         for request, deadline in list(self._arriving.items()):
             if now > deadline:
@@ -189,7 +189,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request a connection."""
+    """Answers one request per connection."""
 
     server: Server
     timeout = READ_SECONDS
@@ -293,7 +293,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """As JSON, and with the same headers; also what the base class says of requests that are no HTTP."""
+        """Send an error as JSON with the same headers; also for requests that are not valid HTTP."""
         self.close_connection = True
         self.server.arrived(self.connection)
         text = message or HTTPStatus(code).phrase

@@ -21,7 +21,7 @@ Actor = Callable[[Any, np.random.Generator], Any]
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
-    """Where a film can be written; UserError where it cannot."""
+    """The path of a film; UserError if no film can be written there."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
@@ -97,7 +97,7 @@ def filmstrip(
     pictures: int = 8,
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
-    """One episode in a few pictures. UserError for an environment that draws none; it may also raise its own errors."""
+    """One episode in a few pictures. UserError if the environment has none; it may also raise its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
         env = _made_to_draw(env_id, env_kwargs)
@@ -115,7 +115,7 @@ def filmstrip(
 
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """The environment, which will be asked for pictures; UserError if it knows nothing of them."""
+    """The environment in its picture mode; UserError if it has none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""The learned constraint of a run on samples: boundaries beside the truth, and the cost along the features that matter.
+"""The learned constraint of a deep run: boundaries beside the truth, and the cost along the features that matter.
 
 A feature matters by how much of the difference between learner and demonstrations it makes,
 
@@ -38,8 +38,8 @@ COLUMNS = (
     Metric("demonstrated", "The nearest value that occurs in a demonstration."),
     Metric(
         "between demonstrations and boundary",
-        "How far apart the two are. Nobody demonstrated anything there; whether and where in it the true limit lies "
-        "cannot be known.",
+        "How far apart the two are. No demonstration goes there, so the data cannot tell whether and where in it the "
+        "true limit lies.",
     ),
     Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
@@ -61,7 +61,7 @@ def constraint(data: RunData, anchor: str) -> Section | None:
     if figures:
         body += (
             "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
-            "go; amber lies between them and a learned boundary, where nobody demonstrated anything. Below: where "
+            "go; amber lies between them and a learned boundary, where no demonstration goes. Below: where "
             "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
             f'<div class="figures wide">{"".join(figures)}</div>'
         )
@@ -179,7 +179,7 @@ def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
 
 
 def _figures(data: RunData, anchor: str) -> tuple[list[str], list[str]]:
-    """(of the features that matter, of the others)"""
+    """(figures of the features that matter, figures of the others)"""
     inputs = next(iter(data.costs.values())).inputs
     main = important(data)
     if not main:
@@ -218,7 +218,7 @@ def _along(cost: LearnedCost, name: str, x: np.ndarray, expert: np.ndarray) -> n
 
 
 def _whole(values: np.ndarray, bounds: list[Bound], truth: Bound | None) -> Window:
-    """Nearly all values and every boundary; not a true one that is so far away that nothing else would be seen."""
+    """A window with nearly all values and every boundary, except a true one that is very far away."""
     low, high = np.quantile(values, (0.001, 0.999))
     span = max(float(high - low), 1e-6)
     points = [bound.value for bound in bounds]

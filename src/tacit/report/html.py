@@ -45,7 +45,7 @@ def esc(text: object) -> str:
 
 
 def coded(text: object, plain: Callable[[str], str] = esc) -> str:
-    """Text in which what stands in `backticks` is code, as it is; the rest goes through `plain`, which escapes."""
+    """Text with `backticks` turned into code; everything else goes through `plain`, which escapes it."""
     parts = re.split(r"`([^`]+)`", str(text))
     return "".join(f"<code>{esc(part)}</code>" if i % 2 else plain(part) for i, part in enumerate(parts))
 
@@ -98,7 +98,7 @@ def number(value: float, unit: str = "") -> str:
 
 
 def _decimal(value: float, digits: int) -> str:
-    """So many significant digits, never a power of ten; no decimals from 1000 on, nor for integers."""
+    """A number with so many significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
     if value == 0:
         return "0"
     if isinstance(value, int) or abs(value) >= 1000:
@@ -184,13 +184,13 @@ def details(summary: str, body: str) -> str:
 
 
 def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> str:
-    """An SVG of plots.py or grids.py inside the page, in the page's own colours. `caption` and `more` are HTML."""
+    """An SVG of `tacit.plots` inside the page, in the page's own colours. `caption` and `more` are HTML."""
     label = f"{title}. {re.sub('<[^>]+>', '', caption)}"
     return f"<figure>{inline_svg(svg, name, label)}<figcaption><b>{esc(title)}</b>{caption}</figcaption>{more}</figure>"
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:
-    """`name` keeps the ids of several figures of one page apart."""
+    """An SVG as part of a page; `name` keeps the ids of several figures apart."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -94,7 +94,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
 
 
 def _sampled_words(data: RunData) -> list[str]:
-    """What a run on samples learned and does; without demonstrations to compare with, what the agents do."""
+    """What a deep run learned and does; without demonstrations to compare with, what the agents do."""
     words = [*findings.learned(data.summary), *findings.behaviour(data.table)]
     return [emphasised(sentence) for sentence in words] or _behaviour_words(data)
 
@@ -250,7 +250,7 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
 
 
 def _round_up(value: float, digits: int = 3) -> float:
-    """Not below the value: the smallest budget that has a solution must still have one when typed in."""
+    """Round up: the smallest budget that has a solution must still have one when typed in."""
     if not 0 < value < math.inf:
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)

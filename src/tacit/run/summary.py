@@ -292,7 +292,7 @@ class CellExplanation(_Explanation):
     cells: list[list[int]]
     """(row, column) of the forbidden cells."""
     unknown: list[list[int]]
-    """Cells that nobody would enter, whatever they cost."""
+    """Allowed cells that neither a demonstration nor an unconstrained agent enters."""
     extrapolated: list[list[int]]
     """Forbidden cells that neither a demonstration nor an agent without constraint enters."""
     unknown_in_words: str
@@ -309,7 +309,7 @@ Explanation = FeatureExplanation | CellExplanation
 
 
 class Power(TypedDict, total=False):
-    """What a threshold rejects of trajectories that ought to be rejected; empty if nobody knows any."""
+    """What a threshold rejects of trajectories that ought to be rejected; empty without any."""
 
     of: str
     """Whose they are."""
