@@ -66,10 +66,11 @@ def test_map_finds_the_wall_from_samples():
         params=mce.features.init(rng, learner, thresholds=2, hidden=(), joint=0, lam=0.01, bias=0.0),
         forward=SimpleNamespace(rbar=1.0),
     )
-    drawn = constraint_map.fit(config, state, SimpleNamespace(rows=expert), seed=0)
-    inside, outside = drawn(np.array([[1.0, 0.9], [1.5, -0.9]])), drawn(np.array([[-1.0, 0.0], [-1.9, 0.9]]))
+    driving = mce.METHOD.cost_of(state, config)
+    cost_map = constraint_map.fit(config, state, driving, SimpleNamespace(rows=expert), seed=0)
+    inside, outside = cost_map(np.array([[1.0, 0.9], [1.5, -0.9]])), cost_map(np.array([[-1.0, 0.0], [-1.9, 0.9]]))
     assert inside.max() < 0.3 < 2.0 < outside.min()
-    first = boundaries(drawn, expert, learner, config.ceiling)[0]
+    first = boundaries(cost_map, expert, learner, config.ceiling)[0]
     assert (first.feature, first.relation) == ("x", "<")
     assert first.value == pytest.approx(0.0, abs=0.15)
 
@@ -151,7 +152,7 @@ def test_jobs_can_be_run(module):
     assert len(configs) == len(jobs) >= 10
     for job in module.jobs([0], quick=True):
         config = find("mce").config(job.env, job.preset, job.settings)
-        mce.check(config)
+        mce.METHOD.check_settings(config)
         assert config.total_steps < 50_000
 
 

@@ -120,7 +120,7 @@ class Summary(TypedDict, total=False):
     """What the agents do in the true environment."""
     labels: dict[str, str]
     """What rows of the table are called, {agent: label}, where the usual names do not fit."""
-    demonstrations: dict[str, Any]
+    demonstrations: Record
     """Plain numbers of the demonstrations; see `Demonstrations.summary`."""
     boundaries: list[Boundary]
     """Of the constraint map, or of the cost without one: at most five, the one that explains most first."""
