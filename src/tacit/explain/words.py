@@ -26,7 +26,7 @@ def cells_sentence(rule: str, unknown: str) -> str:
     """Forbidden cells, and those that are not known (empty if there are none), in one sentence."""
     if not unknown:
         return f"forbidden: {rule}"
-    return f"forbidden: {rule}; not known: {unknown}, where no demonstration goes and the reward does not lead"
+    return f"forbidden: {rule}; not known: {unknown}, where no demonstration goes and the reward leads nobody"
 
 
 def in_words(explanation: Explanation) -> list[str]:
