@@ -22,7 +22,7 @@ demos = 10 * [([home, path, gate, shop], [1, 0, 0])]
 solution = solve(mdp, "state", demonstrations=demos, beta=0.1)
 assert solution.status == "infeasible"
 assert np.isnan(solution.policy).all()  # there is no answer, so none is returned
-print(solution.diagnosis.in_words(names), "\n")
+print(solution.diagnosis.describe(names), "\n")
 
 # The proof is one vector y >= 0: every policy has y.mu >= least_cost, and the limits allow only allowed_cost.
 proof = solution.diagnosis

@@ -12,7 +12,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.demos import Demonstrations
-from tacit.inverse.exact_run import episodes_of
+from tacit.evaluate import episodes_of
 from tacit.run import Run, storage
 from test_cli import is_error
 
@@ -80,14 +80,14 @@ def test_demo(cli):
 def test_demo_on_another_map_without_slip(cli):
     output = cli("demo", "--layout", "wall-1", "--slip", 0, "--seed", 1)
     assert output.status == 0
-    assert "The expert breaks the constraint in none of the steps that are shown." in output.stdout
+    assert "The expert never breaks the constraint in these demonstrations." in output.stdout
 
 
 def test_demo_on_a_map_that_forbids_nothing(cli, tmp_path):
     (tmp_path / "free.txt").write_text("S..G\n....\n")
     output = cli("demo", "--layout", tmp_path / "free.txt")
     assert output.status == 0, output.stderr
-    assert "nothing is forbidden, and there is nothing to be found" in output.stdout
+    assert "nothing is forbidden, so there is nothing to learn" in output.stdout
 
 
 def test_demo_mistakes(cli, tmp_path):
@@ -304,7 +304,7 @@ def test_eval_mistakes(cli, copy_of):
     arrays, card = run.load_model("policy")
     run.save_model("policy", {"policy": arrays["policy"][:5]}, card)
     assert is_error(cli("eval", run.path), "does not fit its environment")
-    assert is_error(cli("eval", copy_of("moments")), "proved that there is none")
+    assert is_error(cli("eval", copy_of("moments")), "proved that no policy fits")
 
 
 def test_demonstrations_as_episodes():

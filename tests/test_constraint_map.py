@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tacit.cost import Inputs, LearnedCost
+from tacit.cost.bounds import Bound, boundaries, threshold_error
 from tacit.forward import nets
 from tacit.inverse import clone, constraint_map, mce
-from tacit.inverse.constraint_map import Boundary, boundaries, threshold_error
 from tacit.reproduce import decisions, deep_runs, demos_few, table_robots, table_robots_paper
 
 
@@ -49,7 +49,7 @@ def test_boundary_is_where_the_cost_begins():
     ],
 )
 def test_error_counts_outside_the_open_band_alone(relation, value, demonstrated, truth, error):
-    assert threshold_error(Boundary("x", relation, value, demonstrated, 0.1), truth) == pytest.approx(error)
+    assert threshold_error(Bound("x", relation, value, demonstrated), truth) == pytest.approx(error)
 
 
 def test_map_finds_the_wall_from_samples():
@@ -66,10 +66,11 @@ def test_map_finds_the_wall_from_samples():
         params=mce.features.init(rng, learner, thresholds=2, hidden=(), joint=0, lam=0.01, bias=0.0),
         forward=SimpleNamespace(rbar=1.0),
     )
-    drawn = constraint_map.fit(config, state, mce.cost_of(state, config), SimpleNamespace(rows=expert), seed=0)
-    inside, outside = drawn(np.array([[1.0, 0.9], [1.5, -0.9]])), drawn(np.array([[-1.0, 0.0], [-1.9, 0.9]]))
+    driving = mce.METHOD.cost_of(state, config)
+    cost_map = constraint_map.fit(config, state, driving, SimpleNamespace(rows=expert), seed=0)
+    inside, outside = cost_map(np.array([[1.0, 0.9], [1.5, -0.9]])), cost_map(np.array([[-1.0, 0.0], [-1.9, 0.9]]))
     assert inside.max() < 0.3 < 2.0 < outside.min()
-    first = boundaries(drawn, expert, learner, config.ceiling)[0]
+    first = boundaries(cost_map, expert, learner, config.ceiling)[0]
     assert (first.feature, first.relation) == ("x", "<")
     assert first.value == pytest.approx(0.0, abs=0.15)
 

@@ -70,7 +70,7 @@ def test_perturbed_states_find_out_a_cost_that_looks_at_the_wrong_entry():
     right, wrong = linear("x", 0, 2), linear("y", 1, 2)
     truth = (tried[:, 0] > 1).astype(np.float64)
     for cost, wanted in ((right, (0.999, 1.0)), (wrong, (0.4, 0.75))):
-        seen, shaken = quality.known(tried, truth), quality.perturbed(world(), cost, expert, tried, 0)
+        seen, shaken = quality.labelled(tried, truth), quality.perturbed(world(), cost, expert, tried, 0)
         assert seen is not None
         assert shaken is not None
         found = quality.judge(cost, {"nominal": seen, "perturbed": shaken}, 1.0)["on"]
@@ -94,8 +94,8 @@ def test_uniform_is_every_reachable_cell_once():
     env = GridworldVectorEnv(2, "paper")
     names = tuple(env.feature_names)
     cost = linear(names[1], 1, 2)
-    face = interface_of(env)
-    found = quality.uniform(env, cost, face)
+    interface = interface_of(env)
+    found = quality.uniform(env, cost, interface)
     assert found is not None
     there = reachable_states(env.grid.model())
     assert len(found.rows) == there.sum()
@@ -130,12 +130,12 @@ def test_the_band_of_a_wall_above():
 def test_only_what_has_labels_is_judged():
     env = SimpleNamespace(unwrapped=SimpleNamespace())
     rows, unknown = np.zeros((3, 1), np.float32), np.full(3, np.nan)
-    face = Interface(1, 1)
+    interface = Interface(1, 1)
     cost = linear("x", 0, 1)
     nothing = quality.distributions(
         env,
         cost,
-        face,
+        interface,
         expert=rows,
         nominal=(rows, unknown),
         learner=(rows[:0], unknown[:0]),
@@ -146,7 +146,7 @@ def test_only_what_has_labels_is_judged():
     some = quality.distributions(
         world(),
         cost,
-        face,
+        interface,
         expert=rows,
         nominal=(rows, np.ones(3)),
         learner=(rows[:0], unknown[:0]),

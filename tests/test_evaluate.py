@@ -476,7 +476,7 @@ def test_cost_quality_on_reachable_states_and_weights() -> None:
     free = cost_quality(cost, np.zeros(4, dtype=bool))
     assert math.isnan(free.auroc)
     assert free.as_dict() == {"n_states": 4}
-    with pytest.raises(UserError, match="one entry a state"):
+    with pytest.raises(UserError, match="one entry per state"):
         cost_quality(np.zeros((4, 2)), mask)
     with pytest.raises(UserError, match="reachable"):
         cost_quality(cost, mask, reachable=np.zeros(4, dtype=bool))

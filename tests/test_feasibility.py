@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracle import bounds, least_uniform_slack, moments_by_hand, solve_by_cones
 from strategies import Case, cases, make_case, simulate
 from tacit.envs.gridworld import make_spec
+from tacit.evaluate import reachable_states
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.inverse import feasibility
 from tacit.tabular import Solution, feature_matrix, solve
@@ -243,7 +244,7 @@ def test_the_paper_gridworld_at_budget_zero_is_infeasible_and_explained() -> Non
     seldom = (solution.expert_moments - own)[list(diagnosis.to_blame)]
     assert (seldom < 0).mean() > 0.5, "to blame are mostly cells that the demonstrations visit too seldom"
     names = [f"cell {spec.position_of(s)}" for s in range(mdp.n_states)]
-    words = diagnosis.in_words(names)
+    words = diagnosis.describe(names)
     assert names[diagnosis.to_blame[0]] in words
     assert "likelihood" in words
     assert "more on every feature has a solution" in words
@@ -266,10 +267,10 @@ def test_reachable_states_are_those_that_some_policy_visits(case: Case) -> None:
         arrivals = np.einsum("s,sap->p", now, case.transitions)
         reached = reached | (arrivals > 0)
         now = np.where(case.terminal, 0.0, arrivals)
-    np.testing.assert_array_equal(feasibility.reachable(case.mdp), reached)
+    np.testing.assert_array_equal(reachable_states(case.mdp), reached)
 
 
 def test_a_horizon_limits_what_can_be_reached() -> None:
     case = make_case(0, n_states=6, dynamics="chain")
-    assert feasibility.reachable(case.mdp).all()
-    np.testing.assert_array_equal(feasibility.reachable(case.changed(horizon=2).mdp), np.arange(6) <= 2)
+    assert reachable_states(case.mdp).all()
+    np.testing.assert_array_equal(reachable_states(case.changed(horizon=2).mdp), np.arange(6) <= 2)

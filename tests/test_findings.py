@@ -35,19 +35,19 @@ def test_words() -> None:
     assert findings.doubts(summary, []) == []
     (sentence,) = findings.learned(summary)
     assert sentence == (
-        "Learned from 50 demonstrations: **x_position > 0.497** is forbidden. The demonstrations reach 0.47; nobody "
-        "demonstrated anything in between. 3.1 % of what the learner tried lies beyond it. The map also marks speed "
-        "< -2 (1 %). The true constraint, which the learner never saw, is **x_position > 0.5**; the learned boundary "
-        "lies between it and the demonstrations, where it must."
+        "Learned from 50 demonstrations: **x_position > 0.497** is forbidden. The demonstrations reach 0.47; no "
+        "demonstration goes in between. 3.1 % of the states that the learner tried lie beyond it. The map also marks "
+        "speed < -2 (1 %). The true constraint, which the learner never saw, is **x_position > 0.5**; the learned "
+        "boundary lies between it and the demonstrations, as it should."
     )
     (sentence,) = findings.behaviour(summary["table"])
     assert sentence == (
-        "The learned policy earns **101** an episode (95 % interval 96 to 106), the demonstrations 100. It breaks the "
-        "true constraint in **2 %** of its episodes (95 % interval 0 to 6 %), the demonstrations in none; without the "
-        "noise of its actions in none."
+        "The learned policy earns **101** per episode (95 % interval 96 to 106), the demonstrations 100. It breaks the "
+        "true constraint in **2 %** of its episodes (95 % interval 0 to 6 %), the demonstrations in none; without "
+        "exploration noise in none."
     )
     assert findings.time_words(summary) == (
-        "1,000 environment steps, 200 a second: rollouts 3 s (60 %), PPO 1.5 s (30 %), inverse 0.5 s (10 %)"
+        "1,000 environment steps, 200 per second: rollouts 3 s (60 %), PPO 1.5 s (30 %), inverse 0.5 s (10 %)"
     )
     assert findings.learned({"table": {}}) == findings.doubts({"table": {}}) == findings.behaviour({}) == []
     assert findings.time_words({}) == ""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tacit import plots
+from tacit.cost.bounds import Bound
 from tacit.errors import UserError
-from tacit.explain.findings import Bound
 from tacit.plots import features, grids
 
 LAYOUT = ("S.X", "#.G")
@@ -38,7 +38,7 @@ FIGURES: dict[str, Callable[[plots.Format], bytes]] = {
         curves={"cost": ([-1, 3], [0, 5]), "map": ([-1, 3], [0, 0])},
         visits={"demonstrations": [0, 0.5, 1], "learner": [2, 3], "reward alone": []},
         demonstrated=(0.0, 1.0),
-        found=[Bound("x", ">", 1.5, 1.0), Bound("x", "<", -0.5, 0.0)],
+        bounds=[Bound("x", ">", 1.5, 1.0), Bound("x", "<", -0.5, 0.0)],
         truth=Bound("x", ">", 2.0),
         format=f,
     ),

@@ -95,7 +95,9 @@ def test_about_demonstrations_alone():
 
 
 def test_where_nothing_can_be_written_is_said_first(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "run_preflight", lambda *_, **__: pytest.fail("trained before the check"))
+    monkeypatch.setattr(
+        "tacit.commands.preflight.run_preflight", lambda *_, **__: pytest.fail("trained before the check")
+    )
     (tmp_path / "file").write_text("")
     out = cli("preflight", "tacit/Gridworld-v0", "--keep", tmp_path / "file" / "x.npz")
     assert out.status == 2
@@ -121,7 +123,7 @@ def test_learning_says_what_is_cheap_to_know(cli, tmp_path, monkeypatch):
     out = cli("learn", "mce-exact", "tacit/Gridworld-v0")
     assert out.status == 0
     assert "preflight: 50 demonstrations" in out.stderr
-    assert "preflight: the agent without constraint differs" in out.stderr
+    assert "preflight: the unconstrained agent differs" in out.stderr
     assert "preflight" not in cli("learn", "mce-exact", "tacit/Gridworld-v0").stderr  # finished already
 
 

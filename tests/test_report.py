@@ -387,7 +387,7 @@ def test_a_real_run(tmp_path: Path) -> None:
             tmp_path, algo="mce-exact", env="tacit/Gridworld-v0", env_kwargs=spec.env_kwargs(), seed=0, config=settings
         )
         with run:
-            run.finish(exact_run.run(run, "tacit/Gridworld-v0", spec.env_kwargs(), demos, config, 0))
+            run.finish(exact_run.train(run, "tacit/Gridworld-v0", spec.env_kwargs(), demos, config, 0))
         text = write_report([run], tmp_path / "report.html").read_text("utf-8")
         assert text.count("<svg") >= number_of_pictures
         assert "left out" not in Page(text).text.lower()

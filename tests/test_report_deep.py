@@ -209,7 +209,7 @@ def test_the_name_of_the_algorithm_does_not_matter(copy: Run) -> None:
 
 def test_without_truth(line: Run) -> None:
     words = words_of(render_report([load_run(line)]))
-    assert "Whether it keeps to the true constraint is not known: the environment does not say." in words
+    assert "The environment does not report whether it keeps to the true constraint." in words
     assert "only 2 demonstrations" in words
     assert 'No pictures: tacit-report/Line-v0 cannot be made with render_mode="rgb_array".' in words
     for absent in ("truth, not used", "AUROC", "true constraint, which", "violating", "true:"):
@@ -224,7 +224,7 @@ def test_a_renderer_that_fails_is_only_a_sentence(pendulum: Run, monkeypatch: py
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no <OpenGL> here.\nand a long story")
 
-    monkeypatch.setattr("tacit.plots.video.filmstrip", fail)
+    monkeypatch.setattr("tacit.report.film.filmstrip", fail)
     text = render_report([replace(load_run(pendulum), costs={}, samples={}, metrics=[])])
     assert "No pictures: no &lt;OpenGL&gt; here.</p>" in text
 
@@ -341,7 +341,7 @@ def test_terminal(pendulum: Run, capsys: pytest.CaptureFixture[str]) -> None:
     summary = pendulum.read("summary.json")
     terminal.print_summary(pendulum, summary)
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for part in ("demonstrations", "learned, without noise", "terminated", "rollouts", "inverse", "a second"):
+    for part in ("demonstrations", "learned, without noise", "terminated", "rollouts", "inverse", "per second"):
         assert part in out, part
     assert f"{summary['table']['learned']['terminated_return']['value']:.3f}" in out
     assert findings.learned(summary)[0].replace("**", "") in out

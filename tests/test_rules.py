@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.explain import rules
-from tacit.explain.cells import Rectangle, cover, in_words
+from tacit.explain.cells import Rectangle, cell_list, cover
 from tacit.explain.rules import Bound, Clause, Rule, Sample
 
 COLUMNS = {"a": 0, "b": 1, "c": 2}
@@ -119,11 +119,11 @@ def test_an_l_is_two_rectangles():
     grid[1:5, 1] = grid[4, 1:4] = True
     cells = cells_of(grid.shape)
     assert cover(cells, grid.ravel()) == [Rectangle(1, 4, 1, 1), Rectangle(4, 4, 2, 3)]
-    assert in_words(cells, grid.ravel()) == "rows 1 to 4, column 1; row 4, columns 2 to 3"
-    assert in_words(cells, np.zeros(25, bool)) == "no cell"
+    assert cell_list(cells, grid.ravel()) == "rows 1 to 4, column 1; row 4, columns 2 to 3"
+    assert cell_list(cells, np.zeros(25, bool)) == "no cell"
     single = np.zeros(25, bool)
     single[7] = True
-    assert in_words(cells, single) == "cell (1, 2)"
+    assert cell_list(cells, single) == "cell (1, 2)"
 
 
 def test_walls_may_be_inside():
@@ -144,5 +144,5 @@ def test_a_cover_is_exact(marks):
 
 def test_too_many_cells_are_counted():
     board = (np.indices((6, 6)).sum(axis=0) % 2 == 0).ravel()
-    words = in_words(cells_of((6, 6)), board, most=4)
+    words = cell_list(cells_of((6, 6)), board, most=4)
     assert words.endswith("; and 14 more cells")

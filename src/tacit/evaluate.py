@@ -1,4 +1,4 @@
-"""One protocol for everybody: what an agent earns, how often it breaks the true constraint, how good a cost is.
+"""One evaluation protocol: what an agent earns, how often it breaks the true constraint, how good a cost is.
 
 Three measurements, each a function that returns a small frozen dataclass:
 
@@ -13,7 +13,7 @@ after a violation; what one that stops would have paid follows from the same epi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,9 +31,13 @@ from tacit.evaluate_exact import (
     excess_over_expert,
     reachable_states,
 )
+from tacit.run.summary import Measured, Row, Table
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+    from tacit.policy import Policy as SavedPolicy
 
 __all__ = [
     "OUTCOMES",
@@ -42,8 +46,11 @@ __all__ = [
     "TabularEvaluation",
     "copies_for",
     "cost_quality",
+    "demonstrated",
+    "episodes_of",
     "evaluate",
     "evaluate_exact",
+    "evaluations",
     "excess_over_expert",
     "reachable_states",
     "summarize",
@@ -51,6 +58,9 @@ __all__ = [
 
 Policy = Callable[[Any, np.random.Generator], Any]
 """(observations of all copies, generator) -> actions of all copies."""
+
+Info = Mapping[str, Any]
+"""The information that a vector environment returns with a step."""
 
 OUTCOMES = {"goal": "goal", "collision": "collision", "off_road": "off-road", "time_out": "time-out"}
 """Ends of episodes that are counted where an environment names them, as NAME_rate."""
@@ -70,11 +80,11 @@ class Episodes:
     """Did the episode start in violation (info["cost"] > 0 at reset)?"""
     lengths: NDArray[np.int64]
     terminated: NDArray[np.bool_]
-    """Ended by itself, not by a time limit."""
+    """Ended by a terminal state, not by a time limit."""
     outcomes: NDArray[np.str_] | None = None
-    """How each ended, in the environment's words (its `outcomes` name the codes of info["outcome"]); None if unsaid."""
+    """How each ended, in the environment's words (its `outcomes` name the codes of info["outcome"]), if it has any."""
     stopped_lengths: NDArray[np.int64] | None = None
-    """Steps up to the first violating one, which counts, or to the end; None if nobody counted."""
+    """Steps up to the first violating one, which counts, or to the end; None if they were not counted."""
 
     def __len__(self) -> int:
         return len(self.returns)
@@ -102,11 +112,11 @@ class Episodes:
     def _violations(self) -> NDArray[np.int64]:
         if self.violation_steps is not None:
             return self.violation_steps
-        raise UserError('the environment does not report info["cost"], so violations are not known')
+        raise UserError('the environment does not report info["cost"], so violations cannot be counted')
 
 
 def copies_for(episodes: int) -> int:
-    """How many environments side by side measure so many episodes: some episodes each, so that none waits long."""
+    """How many copies of the environment to use for so many episodes: each runs a few, so that none waits long."""
     return min(episodes, max(50, episodes // 4))
 
 
@@ -119,7 +129,7 @@ def evaluate(
     discount: float = 1.0,
     max_steps: int = 1_000_000,
 ) -> Episodes:
-    """Run `episodes` complete episodes and measure each.
+    """Run `episodes` complete episodes and measure each of them.
 
     The number of episodes of each copy of the environment is fixed beforehand. (Taking whichever episodes end first
     would favour short ones, and with them, say, early deaths.) Episodes are ordered by copy, then by time. `seed` sets
@@ -140,7 +150,7 @@ def evaluate(
     tally = _Tally(copies, _costs(info, "cost", copies))
     records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
-    cost_known = True
+    reports_cost = True
     names = getattr(env.unwrapped, "outcomes", None)
     while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
         actions = policy(obs, rng)
@@ -152,7 +162,7 @@ def evaluate(
         if not np.isfinite(rewards[~resetting]).all():
             bad = rewards[~np.isfinite(rewards)][0]
             raise RunFailed(f"the environment returned the reward {bad} during evaluation")
-        cost_known &= cost is not None or bool(resetting.all())
+        reports_cost &= cost is not None or bool(resetting.all())
         tally.step(rewards, np.zeros(copies) if cost is None else cost, discount)
         if (tally.length > max_steps).any():
             raise RunFailed(f"an episode did not end within {max_steps} steps: give the environment a time limit")
@@ -165,13 +175,22 @@ def evaluate(
         resetting = done & ~resetting if mode == "NextStep" else resetting
     columns = [np.array(column) for column in zip(*(row for record in records for row in record), strict=True)]
     returns, discounted, stopped, violations, initial, lengths, until, ended, outcomes = columns
-    counted, said = violations if cost_known else None, None if names is None else outcomes
-    return Episodes(returns, discounted, stopped, counted, initial, lengths, ended, said, until)
+    return Episodes(
+        returns=returns,
+        discounted_returns=discounted,
+        terminated_returns=stopped,
+        violation_steps=violations if reports_cost else None,
+        initial_violations=initial,
+        lengths=lengths,
+        terminated=ended,
+        outcomes=None if names is None else outcomes,
+        stopped_lengths=until,
+    )
 
 
 @contextmanager
 def _of_environment() -> Iterator[None]:
-    """What the environment raises ends the evaluation with one clear line, as it does in training."""
+    """Turn what the environment raises into a RunFailed with one clear line, as training does."""
     try:
         yield
     except (UserError, RunFailed):
@@ -181,14 +200,14 @@ def _of_environment() -> Iterator[None]:
 
 
 def _require_finite(name: str, values: Any) -> None:
-    """RunFailed for arrays of numbers that are not finite; structured observations are the policy's to judge."""
+    """RunFailed for arrays of numbers that are not finite; structured observations are left to the policy."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
         copy = int(np.nonzero(~np.isfinite(values))[0][0])
         raise RunFailed(f"the environment returned an {name} that is not finite during evaluation (copy {copy})")
 
 
-def _outcome(info: dict[str, Any], copy: int, names: Sequence[str] | None) -> str:
-    """In which way the episode of this copy has just ended, "" if the environment does not say."""
+def _outcome(info: Info, copy: int, names: Sequence[str] | None) -> str:
+    """How the episode of this copy has just ended, "" if the environment does not say."""
     codes = (info.get("final_info") or {}).get("outcome")
     return "" if names is None or codes is None else names[int(codes[copy])]
 
@@ -223,7 +242,7 @@ class _Tally:
         return (*(array[copy] for array in arrays), terminated)
 
 
-def _costs(info: dict[str, Any], key: str, copies: int) -> NDArray[np.float64] | None:
+def _costs(info: Info, key: str, copies: int) -> NDArray[np.float64] | None:
     """(copies,) of an entry of a vector environment's info, NaN for the copies that do not report it."""
     if key not in info:
         return None
@@ -232,7 +251,7 @@ def _costs(info: dict[str, Any], key: str, copies: int) -> NDArray[np.float64] |
 
 
 def _step_costs(
-    info: dict[str, Any], done: NDArray[np.bool_], resetting: NDArray[np.bool_], copies: int
+    info: Info, done: NDArray[np.bool_], resetting: NDArray[np.bool_], copies: int
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """(cost of this step, cost of the first state of the episodes that begin now), either None when not reported.
 
@@ -257,14 +276,14 @@ def _autoreset_mode(env: VectorEnv) -> str:
     mode = getattr(env.metadata.get("autoreset_mode"), "value", env.metadata.get("autoreset_mode"))
     if mode not in ("SameStep", "NextStep"):
         raise UserError(
-            f"evaluation needs a vector environment that resets its copies by itself; {env} declares {mode!r}. "
+            f"evaluation needs a vector environment that resets its copies automatically; {env} declares {mode!r}. "
             "Make it with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
     return mode
 
 
-def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
-    """Means with confidence intervals, ready for JSON: {metric: {"value", "low", "high", "n", ...}}.
+def summarize(episodes: Episodes, confidence: float = 0.95) -> Row:
+    """Means with confidence intervals, ready for JSON: {metric: `Measured`}, and "episodes" and "confidence".
 
     Returns and lengths: Student's t over episodes, with the standard error. Episode rates: Clopper-Pearson, with the
     one-sided `upper` bound to quote for zero counts. Step rates: Student's t cut to [0, 1]; when no step violates their
@@ -272,17 +291,17 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
     """
     n = len(episodes)
 
-    def mean(values: NDArray[Any]) -> dict[str, Any]:
+    def mean(values: NDArray[Any]) -> Measured:
         value, low, high = stats.mean_interval(values, confidence)
         return {"value": value, "low": low, "high": high, "n": n, "se": stats.mean_and_standard_error(values)[1]}
 
-    def share(flags: NDArray[np.bool_]) -> dict[str, Any]:
+    def share(flags: NDArray[np.bool_]) -> Measured:
         count = int(flags.sum())
         value, low, high = stats.clopper_pearson(count, n, confidence)
         upper = stats.clopper_pearson(count, n, confidence, side="upper").high
         return {"value": value, "low": low, "high": high, "n": n, "count": count, "upper": upper}
 
-    summary: dict[str, Any] = {
+    summary: Row = {
         "episodes": n,
         "confidence": confidence,
         "return": mean(episodes.returns),
@@ -295,10 +314,10 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
         return summary
     by_episode = share(episodes.violated)
 
-    def rate(values: NDArray[np.float64]) -> dict[str, Any]:
-        found = mean(values)
-        found["low"], found["high"] = max(found["low"], 0.0), min(found["high"], 1.0)
-        return found if by_episode["count"] else {**found, "high": by_episode["high"]}
+    def rate(values: NDArray[np.float64]) -> Measured:
+        measured = mean(values)
+        measured["low"], measured["high"] = max(measured["low"], 0.0), min(measured["high"], 1.0)
+        return measured if by_episode["count"] else {**measured, "high": by_episode["high"]}
 
     if (stopped := episodes.stopped_violation_rates) is not None:
         summary["violation_rate_terminated"] = rate(stopped)
@@ -316,3 +335,57 @@ def summarize(episodes: Episodes, confidence: float = 0.95) -> dict[str, Any]:
         "violation_rate_episode": by_episode,
         "initial_violation_rate": share(episodes.initial_violations),
     }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Policies and demonstrations
+
+
+def evaluations(env: VectorEnv, policy: SavedPolicy, episodes: int, seed: int, discount: float = 1.0) -> Table:
+    """{"stochastic": row, "deterministic": row} of a policy; `discount` is for discounted_return."""
+
+    def deterministic(obs: Any, rng: np.random.Generator) -> Any:
+        return policy.act(obs, rng, deterministic=True)
+
+    return {
+        name: _measured(summarize(evaluate(env, act, episodes, seed=seed + 10_000, discount=discount)))
+        for name, act in (("stochastic", policy), ("deterministic", deterministic))
+    }
+
+
+def demonstrated(demos: Demonstrations, discount: float) -> Row:
+    """The demonstrations' own row of a table, with intervals.
+
+    It does not say how many begin in violation: demonstrations hold the cost of steps, not that of the first state.
+    """
+    row = _measured(summarize(episodes_of(demos, discount)))
+    row.pop("initial_violation_rate", None)
+    return row
+
+
+def _measured(summary: Row) -> Row:
+    """Without "episodes" and "confidence"."""
+    return {key: value for key, value in summary.items() if isinstance(value, dict)}
+
+
+def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
+    """Demonstrations as evaluated episodes."""
+    costs = None if demos.costs is None else demos.costs > 0
+    starts = demos.step_offsets
+    time = np.arange(demos.n_steps) - np.repeat(starts, demos.lengths)
+    if costs is None:
+        before = np.ones(demos.n_steps, dtype=bool)
+    else:
+        # 1 before the first violating step of each trajectory, 0 from it on.
+        before = np.concatenate([np.cumsum(part) == 0 for part in np.split(costs, starts[1:])])
+    return Episodes(
+        returns=demos.returns,
+        discounted_returns=np.add.reduceat(demos.rewards * discount**time, starts),
+        terminated_returns=np.add.reduceat(demos.rewards * before, starts),
+        violation_steps=None if costs is None else np.add.reduceat(costs.astype(np.int64), starts),
+        initial_violations=np.zeros(len(demos), dtype=bool),
+        lengths=demos.lengths,
+        terminated=demos.terminated,
+        # The first violating step counts.
+        stopped_lengths=np.minimum(np.add.reduceat(before.astype(np.int64), starts) + 1, demos.lengths),
+    )

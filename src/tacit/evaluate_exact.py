@@ -1,19 +1,21 @@
-"""The exact half of the protocol, for finite MDPs: expectations of a policy, and a cost over states as a detector.
+"""The exact half of the evaluation protocol, for finite MDPs: expectations of a policy, and the quality of a cost.
 
-`tacit.evaluate` has both halves: what is measured, and under which names, is said there.
+`tacit.evaluate` has both halves, and says what is measured under which name.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import stats
 from tacit.errors import UserError
+from tacit.forward.soft_policy_iteration import occupancy
 
 if TYPE_CHECKING:
     from tacit.tabular import MDP
@@ -59,8 +61,6 @@ def evaluate_exact(
     Discounted quantities use the MDP's discount and horizon. Those of whole episodes are undiscounted and end at a
     terminal state or after `step_limit` steps (default: the horizon).
     """
-    from tacit.forward.soft_policy_iteration import occupancy
-
     pi, mask = _checked(mdp, policy, constrained)
     flow = occupancy(mdp, pi)
     if flow.ndim == 3:
@@ -79,11 +79,15 @@ def evaluate_exact(
         return discounted
     if limit < 1:
         raise UserError(f"step_limit must be at least 1, got {limit}")
-    return TabularEvaluation(**{**vars(discounted), **_whole_episodes(mdp, pi, mask, limit)})
+    return _with_whole_episodes(discounted, mdp, pi, mask, limit)
 
 
-def _whole_episodes(mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool_], limit: int) -> dict[str, Any]:
-    """Push the distribution over states forward, with the violations counted so far attached to it.
+def _with_whole_episodes(
+    discounted: TabularEvaluation, mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool_], limit: int
+) -> TabularEvaluation:
+    """Add the expectations of whole episodes to those that are discounted.
+
+    The distribution over states is pushed forward, with the violations counted so far attached to it.
 
     x(s) = P(alive in s), m(s) = E[violations so far; alive in s], y(s) = P(alive in s, no violation so far). An episode
     that ends after L steps contributes m/L to the step rate.
@@ -107,13 +111,14 @@ def _whole_episodes(mdp: MDP, policy: NDArray[np.float64], mask: NDArray[np.bool
         step_rate += float(m[ended].sum()) / (t + 1)
         clean += float(y[ended].sum())
         x, m, y = (np.where(ended, 0.0, array) for array in (x, m, y))
-    return {
-        "expected_return": total_return,
-        "expected_length": total_length,
-        "violation_rate_step": step_rate,
-        "violation_rate_episode": min(1.0, max(0.0, 1.0 - clean)),
-        "visits": visits,
-    }
+    return replace(
+        discounted,
+        expected_return=total_return,
+        expected_length=total_length,
+        violation_rate_step=step_rate,
+        violation_rate_episode=min(1.0, max(0.0, 1.0 - clean)),
+        visits=visits,
+    )
 
 
 def _checked(mdp: MDP, policy: ArrayLike, constrained: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -170,7 +175,7 @@ def cost_quality(
     judged = np.ones(values.shape, dtype=bool) if reachable is None else np.asarray(reachable, dtype=bool)
     if values.ndim != 1 or mask.shape != values.shape or judged.shape != values.shape:
         raise UserError(
-            "cost, constrained and reachable must each have one entry a state, "
+            "cost, constrained and reachable must each have one entry per state, "
             f"got shapes {values.shape}, {mask.shape} and {judged.shape}"
         )
     if not judged.any():
@@ -189,6 +194,15 @@ def cost_quality(
 
 def reachable_states(mdp: MDP) -> NDArray[np.bool_]:
     """(S,) states that some policy visits with positive probability, the start and terminals included."""
-    from tacit.inverse.feasibility import reachable
-
-    return reachable(mdp)
+    reached = mdp.initial > 0
+    alive = np.repeat(~mdp.terminal, mdp.n_actions)
+    forward = sp.csr_array(sp.diags_array(alive.astype(float)) @ mdp.transitions)
+    steps = mdp.n_states if mdp.horizon is None else mdp.horizon
+    frontier = reached
+    for _ in range(steps):
+        touched = np.asarray(forward.T @ np.repeat(frontier.astype(float), mdp.n_actions)) > 0
+        frontier = touched & ~reached
+        if not frontier.any():
+            break
+        reached = reached | frontier
+    return reached

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find, make_config
-from tacit.cost.card import complete_cards, explain_if_possible
+from tacit.cost.card import complete_cards
 from tacit.envs.options import GRIDWORLD, check_env, gridworld, listed, other_options, resolve_env
 from tacit.errors import RunFailed, UserError
+from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, run_name
 
 if TYPE_CHECKING:

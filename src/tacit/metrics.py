@@ -1,4 +1,4 @@
-"""What every reported number is called and what it means: tables, reports and help texts take their words from here."""
+"""The name and the definition of every reported number, for tables, reports and help texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
+    """One reported number."""
+
     label: str
     definition: str
     unit: str = ""
-    """"share" (in percent) or "score" (between 0 and 1); otherwise whatever the reward or the step is."""
+    """"share" (in percent) or "score" (between 0 and 1); otherwise the unit of the reward or of steps."""
     better: str = ""
     """"higher" or "lower"."""
 
@@ -91,7 +93,7 @@ METRICS: dict[str, Metric] = {
     ),
     "auroc_outside": Metric(
         "outside the band",
-        "AUROC without the states between the outermost demonstration and the true wall: nothing can be known of them.",
+        "AUROC without the states between the outermost demonstration and the true limit, which the data leave open.",
         "score",
         "higher",
     ),
@@ -142,12 +144,12 @@ AGENTS = {
     "learned": "learned constraint",
     "learned, deterministic": "learned, without noise",
 }
-"""What the rows of a summary's table are called, in the order in which they are shown."""
+"""Labels of the rows of a summary's table, in their order."""
 
 ALIASES = {"violation_rate": "violation_rate_step", "expected_return": "return", "expected_length": "length"}
 """Other keys under which run folders may store the same quantities."""
 
 
 def lookup(key: str) -> Metric:
-    """The metric stored under `key`, which may be an alias; an unknown key explains nothing but is shown."""
+    """The metric stored under `key`, which may be an alias; an unknown key has itself as label and no definition."""
     return METRICS.get(ALIASES.get(key, key)) or Metric(key.replace("_", " "), "")

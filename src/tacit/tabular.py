@@ -1,4 +1,4 @@
-"""The public face of the exact method: a finite MDP, and `solve`.
+"""The public interface of the exact method: a finite MDP, and `solve`.
 
     from tacit.tabular import MDP, solve
     mdp = MDP(transitions, rewards, initial, discount=0.99)
@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.errors import UserError
+from tacit.machine import one_blas_thread
 
 if TYPE_CHECKING:
     from tacit.inverse.certificate import Certificate
@@ -270,8 +271,7 @@ def solve(
     method: "newton" or "gradient" (the paper's fixed-step projected gradient).
     Further options are the fields of `tacit.inverse.mce_exact.Options`.
     """
-    from tacit.inverse import mce_exact
-    from tacit.machine import one_blas_thread
+    from tacit.inverse import mce_exact  # which needs MDP
 
     steps = mce_exact.learn(
         mdp,

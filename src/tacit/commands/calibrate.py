@@ -3,9 +3,9 @@
   tacit calibrate RUN [--demos FILE] [--delta 0.1] [--against FILE]
 
 The threshold is chosen on demonstrations that were used for nothing else: a fresh one, drawn like them, is accepted
-with probability at least 1 - delta. That takes at least 1/delta - 1 of them. Keep them when you learn (`tacit learn ...
---calibration N`), or bring others (--demos). The guarantee is about false alarms alone; the power beside it says how
-much of what an agent without constraint does is rejected. The threshold is written into the run's cost files.
+with probability at least 1 - delta. That takes at least 1/delta - 1 of them. Hold them out when you learn (`tacit learn
+... --calibration N`), or give others (--demos). The guarantee is about false alarms alone. The power beside it says how
+much of an unconstrained agent's behaviour is rejected. The threshold is written into the run's cost files.
 
 Examples:
   tacit learn mce tacit/Pendulum-v0 --calibration 20
@@ -20,7 +20,11 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import RunPath, call, open_run, print_json
+from tacit.cost.calibration import calibrate_run
+from tacit.demos import load
 from tacit.errors import UserError
+from tacit.explain import refresh_explanation
+from tacit.run.summary import CalibrationEntry
 
 DemoFile = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 
@@ -32,37 +36,37 @@ def calibrate(
 
     Args:
         run: Run folder, or its name within ./runs.
-        demos: Demonstrations that the run has not learned from; those it held out when not given.
+        demos: Demonstrations that the run has not learned from. Default: those that it held out.
         delta: Share of fresh demonstrations that may be rejected.
-        against: Trajectories that ought to be rejected, for the power (a demonstration file too).
+        against: Trajectories that ought to be rejected (a demonstration file), to measure the power.
         json: Print the result as JSON.
     """
-    from tacit.cost.calibration import calibrate_run
-    from tacit.demos import load
-
     opened = open_run(run)
     if not opened.done:
         raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
-    found = calibrate_run(
+    calibrations = calibrate_run(
         opened, None if demos is None else load(demos), delta, None if against is None else load(against)
     )
+    with opened:
+        refresh_explanation(opened)
+    entries = {name: calibration.to_dict() for name, calibration in calibrations.items()}
     if json:
-        return print_json({"run": opened.path, **{name: one.to_dict() for name, one in found.items()}})
-    print("\n".join(line for name, one in found.items() for line in lines(name, one.to_dict())))
+        return print_json({"run": opened.path, **entries})
+    print("\n".join(line for name, entry in entries.items() for line in lines(name, entry)))
 
 
 USELESS = 0.01
-"""Share of an unconstrained agent's steps below which a threshold rejects nothing worth mentioning."""
+"""A threshold that rejects a smaller share of an unconstrained agent's steps rejects next to nothing."""
 WHICH = {"cost": "the cost that drove the policy", "map": "the constraint map"}
 
 
-def lines(name: str, found: dict[str, Any]) -> list[str]:
+def lines(name: str, entry: CalibrationEntry) -> list[str]:
     """One cost's threshold in words."""
-    power = found["power"]
+    power = entry["power"]
     words = [
-        f"{WHICH[name]}: forbidden above {found['threshold']:.4g}",
-        f"  {found['guarantee']}",
-        f"  With 95 % confidence at least {found['accepts_at_least']:.1%} of all further demonstrations are accepted.",
+        f"{WHICH[name]}: forbidden above {entry['threshold']:.4g}",
+        f"  {entry['guarantee']}",
+        f"  With 95 % confidence at least {entry['accepts_at_least']:.1%} of all further demonstrations are accepted.",
     ]
     caught = []
     if "trajectories" in power:
@@ -76,11 +80,11 @@ def lines(name: str, found: dict[str, Any]) -> list[str]:
         words.append(f"  Power: of {power['of']}, {' and '.join(caught)} are rejected.")
         if power.get("steps", 1.0) < USELESS:
             words.append(
-                "  That is next to nothing: demonstrations themselves reach what costs most. With a larger delta the "
-                "threshold is lower; or the cost does not tell them from an agent without constraint."
+                "  That is next to nothing: the demonstrations themselves reach the highest costs. A larger delta "
+                "lowers the threshold. If that does not help, the cost cannot tell them from an unconstrained agent."
             )
     else:
-        words.append("  Power: not known; give trajectories that ought to be rejected with --against FILE.")
+        words.append("  Power: not measured. Give trajectories that ought to be rejected with --against FILE.")
     return words
 
 

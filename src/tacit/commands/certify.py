@@ -1,7 +1,7 @@
-"""Check an exact solution again: the certificate is computed anew, from the weights of the cost alone.
+"""Check an exact solution: compute its certificate again, from the weights of the cost alone.
 
 Model and expert are rebuilt from the run folder's settings and demonstrations, the policy is planned again, and every
-number is compared with the certificate that the run wrote. Exit status 1 when they disagree.
+number is compared with the certificate that the run wrote. The exit status is 1 if they disagree.
 
 Examples:
   tacit certify runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -15,6 +15,7 @@ from typing import Any
 
 from tacit.commands import RunPath, call, new_table, number, open_run, print_json, print_table
 from tacit.errors import RunFailed, UserError
+from tacit.inverse.exact_run import recheck
 
 NUMBERS = {
     "gap": "duality gap",
@@ -46,40 +47,38 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
         )
     if not opened.done:
         raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
-    from tacit.inverse.exact_run import recheck
-
     stored = opened.read("certificate.json")
     if not isinstance(stored, dict):
         raise UserError(f"{opened.path}/certificate.json does not hold a certificate")
     certificate, loss = recheck(opened)
-    found = certificate.to_dict()
-    wrong = [label for key, label in NUMBERS.items() if not _agree(stored.get(key), found[key])]
-    if stored.get("status") != found["status"]:
-        wrong.insert(0, f"status ({found['status']}, not {stored.get('status')})")
-    if not abs(loss) <= TOLERANCE * (1.0 + abs(found["primal_value"])) and found["status"] != "infeasible":
+    recomputed = certificate.to_dict()
+    wrong = [label for key, label in NUMBERS.items() if not _agree(stored.get(key), recomputed[key])]
+    if stored.get("status") != recomputed["status"]:
+        wrong.insert(0, f"status ({recomputed['status']}, not {stored.get('status')})")
+    if not abs(loss) <= TOLERANCE * (1.0 + abs(recomputed["primal_value"])) and recomputed["status"] != "infeasible":
         wrong.append(f"policy (it loses {loss:.2g} against the exact one for these weights)")
     if json:
         print_json(
-            {"run": opened.path, "agrees": not wrong, "stored": stored, "recomputed": found, "policy_loss": loss}
+            {"run": opened.path, "agrees": not wrong, "stored": stored, "recomputed": recomputed, "policy_loss": loss}
         )
     else:
         table = new_table("", "stored", "recomputed")
-        for key, label in (NUMBERS | (LIKELIHOOD if found["objective"] == "likelihood" else {})).items():
-            if math.isfinite(found[key]):  # the others do not exist for this objective, or without a solution
-                table.add_row(label, number(stored.get(key)), number(found[key]))
+        for key, label in (NUMBERS | (LIKELIHOOD if recomputed["objective"] == "likelihood" else {})).items():
+            if math.isfinite(recomputed[key]):  # the others do not exist for this objective, or without a solution
+                table.add_row(label, number(stored.get(key)), number(recomputed[key]))
         print_table(table)
         # A proof that there is no solution is told as the run told it, with cells by name.
-        print(stored.get("statement") if found["status"] == "infeasible" else found["statement"])
+        print(stored.get("statement") if recomputed["status"] == "infeasible" else recomputed["statement"])
     if wrong:
         raise RunFailed(f"the certificate of {opened.path} does not hold: {', '.join(wrong)}")
 
 
-def _agree(stored: Any, found: float) -> bool:
+def _agree(stored: Any, recomputed: float) -> bool:
     if not isinstance(stored, int | float):
         return False
-    if math.isnan(found) or math.isinf(found):
-        return math.isnan(stored) if math.isnan(found) else stored == found
-    return abs(stored - found) <= TOLERANCE * (1.0 + abs(found))
+    if math.isnan(recomputed) or math.isinf(recomputed):
+        return math.isnan(stored) if math.isnan(recomputed) else stored == recomputed
+    return abs(stored - recomputed) <= TOLERANCE * (1.0 + abs(recomputed))
 
 
 def main(args: list[str]) -> Any:

@@ -1,8 +1,8 @@
-"""Watch a constraint being discovered: the whole way from demonstrations to a report, in under a minute.
+"""Watch Tacit discover a constraint, from demonstrations to a report, in under a minute.
 
-On a slippery gridworld an expert goes round a wall that nobody told the learner about. From 50 of its demonstrations
-the exact method recovers a cost that explains the detour, and a policy that makes it; then the certificate says how far
-to trust the answer, and everything is written into one HTML page.
+On a slippery gridworld an expert walks around a wall that the learner cannot see. From 50 of its demonstrations the
+exact method recovers a cost that explains the detour, and a policy that makes it. The certificate says how far to trust
+the answer. Everything is written into one HTML page.
 
 Examples:
   tacit demo
@@ -21,6 +21,7 @@ from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed
 from tacit.launch import execute, make_demonstrations
+from tacit.report import write_report
 from tacit.run import Run
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def demo(
 
     Args:
         options: Options of the environment.
-        seed: Of everything random.
-        out: Folder for the run folder.
+        seed: Random seed.
+        out: Folder in which the run folder is made.
         json: Print the summary as JSON.
     """
     env_kwargs = resolve_env(GRIDWORLD, options.given())
@@ -74,8 +75,6 @@ def demo(
     summary = execute(run, demos)
     if summary.get("status") == "infeasible":
         raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
-    from tacit.report import write_report
-
     report = write_report([run], run.path / "report.html")
     if json:
         return print_json({"run": run.path, "summary": summary, "report": report})
@@ -86,11 +85,11 @@ def demo(
 def _keeps(spec: GridworldSpec, rate: float) -> str:
     """How well the expert keeps to the constraint in these demonstrations, which are a sample."""
     if not spec.constrained.any():
-        return "There is no X on this map: nothing is forbidden, and there is nothing to be found."
+        return "There is no X on this map: nothing is forbidden, so there is nothing to learn."
     if not rate:
-        return "The expert breaks the constraint in none of the steps that are shown."
+        return "The expert never breaks the constraint in these demonstrations."
     slips = f"A step slips with probability {spec.slip:g}, so even the expert" if spec.slip else "The expert"
-    return f"{slips} breaks the constraint in {rate:.2%} of the steps that are shown."
+    return f"{slips} breaks the constraint in {rate:.2%} of the demonstrated steps."
 
 
 def main(args: list[str]) -> Any:

@@ -1,9 +1,9 @@
-"""Measure what a run learned against the truth: return and violations of its policy, quality of its cost.
+"""Measure a run against the truth: return and violations of its policy, quality of its cost.
 
-The policy is run for a number of fresh episodes; every number comes with a 95 % confidence interval. On a gridworld the
-same quantities are also computed exactly, beside those of the expert and of an agent that knows no constraint. The cost
-of a deep run is judged on several distributions of states, at the threshold of `tacit calibrate` if there is one. The
-result is added to the run folder's eval.jsonl.
+The policy runs for a number of fresh episodes. Every number comes with a 95 % confidence interval. On a gridworld the
+same quantities are also computed exactly, beside those of the expert and of an unconstrained agent. The cost of a deep
+run is judged on several distributions of states, at the threshold of `tacit calibrate` if there is one. The result is
+added to the run folder's eval.jsonl.
 
 Examples:
   tacit eval runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -21,14 +21,20 @@ from tacit.commands import RunPath, call, open_run, print_json
 from tacit.commands.environment import check_env, gridworld
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.cost import quality
+from tacit.envs.registry import make_vec
 from tacit.errors import UserError
+from tacit.evaluate import evaluate as run_episodes
+from tacit.evaluate import summarize
+from tacit.inverse import exact_run
 from tacit.plots.video import checked
 from tacit.plots.video import record as film
+from tacit.policy import Policy
 from tacit.run import Run
+from tacit.run.summary import Row, Summary
 
 Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 COPIES = 64
-"""Environments side by side."""
+"""Copies of the environment that run in parallel."""
 
 
 def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video = None, json: bool = False) -> None:
@@ -36,8 +42,8 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
 
     Args:
         run: Run folder, or its name within ./runs.
-        episodes: How many episodes to run.
-        seed: Of the episodes.
+        episodes: Number of episodes to run.
+        seed: Random seed of the episodes.
         video: Film one episode into this file, .mp4 or .gif.
         json: Print the numbers as JSON.
     """
@@ -48,7 +54,7 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     if video is not None:
         checked(video)
     if (opened.path / "model" / "proof.safetensors").exists():
-        raise UserError(f"{opened.path} has no policy to measure: it proved that there is none that fits")
+        raise UserError(f"{opened.path} has no policy to measure: the run proved that no policy fits")
     record: dict[str, Any] = {"episodes": episodes, "seed": seed, "sampled": sampled(opened, episodes, seed)}
     exact = computed(opened)
     record |= exact
@@ -69,48 +75,38 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
         print_detection(detection)
 
 
-def sampled(run: Run, episodes: int, seed: int) -> dict[str, Any]:
+def sampled(run: Run, episodes: int, seed: int) -> Row:
     """Means and intervals over fresh episodes."""
-    from tacit.envs.registry import make_vec
-    from tacit.evaluate import evaluate as run_episodes
-    from tacit.evaluate import summarize
-
     policy = load_policy(run)
     env = make_vec(run.config["env"], min(COPIES, episodes), **run.config["env_kwargs"])
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
     discount = spec.discount if spec else run.config["config"].get("gamma", 1.0)
     try:
-        found = summarize(run_episodes(env, policy, episodes, seed=seed, discount=discount))
+        row = summarize(run_episodes(env, policy, episodes, seed=seed, discount=discount))
     finally:
         env.close()
-    return {key: value for key, value in found.items() if isinstance(value, dict)}
+    return {key: value for key, value in row.items() if isinstance(value, dict)}
 
 
 def load_policy(run: Run) -> Any:
     """The run's policy as a function (observations, generator) -> actions."""
     arrays, card = run.load_model("policy")
     if card.get("kind") != "tabular":
-        from tacit.policy import Policy
-
         return Policy.from_arrays(arrays, card)
-    from tacit.inverse.exact_run import gridworld_of, sampler
-
-    spec, policy = gridworld_of(run.config["env"], run.config["env_kwargs"]), arrays.get("policy")
+    spec, policy = exact_run.gridworld_of(run.config["env"], run.config["env_kwargs"]), arrays.get("policy")
     if policy is None or policy.shape != (spec.n_states, spec.n_actions):
         raise UserError(f"{run.path}/model/policy.safetensors does not fit its environment")
-    return sampler(spec, policy)
+    return exact_run.sampler(spec, policy)
 
 
-def computed(run: Run) -> dict[str, Any]:
-    """{"table", "cost_quality"} without sampling error, {} where there is no exact model."""
+def computed(run: Run) -> Summary:
+    """{"table", "cost_quality"} without sampling error; {} where there is no exact model."""
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
     if spec is None or run.load_model("policy")[1].get("kind") != "tabular":
         return {}
     policy, cost = run.load_model("policy")[0].get("policy"), run.load_model("cost")[0].get("cost")
     if policy is None or cost is None:
         return {}
-    from tacit.inverse import exact_run
-
     mdp, demos = spec.model(), run.demonstrations()
     agents = exact_run.evaluations(spec, mdp, policy, demos, run.config["config"]["beta"])
     return {

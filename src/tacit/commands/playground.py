@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from typing import Annotated, Any
 
 import tyro
+
+from tacit.playground.server import Server
 
 
 def playground(
@@ -28,13 +31,9 @@ def playground(
         port: Port on 127.0.0.1; 0 takes any free one.
         open: Open the page in the browser.
     """
-    from tacit.playground.server import Server
-
     with Server(port) as server:
         print(f"The playground is at {server.url} (Ctrl-C ends it)", flush=True)
         if open and _has_display():
-            import webbrowser
-
             webbrowser.open(server.url)
         try:
             server.serve_forever()

@@ -1,10 +1,10 @@
-"""Check before learning: do the demonstrations fit, are there enough, and is there anything to learn from them?
+"""Check before learning: do the demonstrations fit, are there enough, and is there anything to learn?
 
   tacit preflight ENV [--demos FILE] [--steps N]
 
-An agent that follows the reward alone is made (exactly on a gridworld, by a short training elsewhere) and compared with
-the demonstrations, feature by feature, by a permutation test on whole trajectories that allows for the number of
-features. Exit status 1 when it does not differ in any.
+An agent that follows the reward alone is trained for a short time (on a gridworld it is computed exactly) and compared
+with the demonstrations, feature by feature. The permutation test uses whole trajectories and corrects for the number of
+features. The exit status is 1 if no feature differs.
 
 Examples:
   tacit preflight tacit/Gridworld-v0
@@ -21,8 +21,10 @@ import tyro
 
 from tacit.commands import EnvId, call, check_folder, new_table, print_json, print_table
 from tacit.commands.environment import EnvOptions, Options
+from tacit.demos import save
 from tacit.errors import RunFailed, UserError
-from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight
+from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight, run_preflight
+from tacit.launch import prepare, to_stderr
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 WORDS = {"good": "good", "note": "note", "doubt": "doubtful"}
@@ -41,53 +43,49 @@ def preflight(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Check.
+    """Check demonstrations before learning.
 
     Args:
         env: Environment, one of `tacit envs` or any registered as module:Name-v0.
-        demos: Demonstration file; those that come with Tacit or the built-in expert's when not given.
+        demos: Demonstration file. Default: the one that comes with Tacit, or the built-in expert's demonstrations.
         options: Options of the environment.
-        steps: Environment steps of the agent's training; more make it more able.
-        episodes: How many of its episodes are compared.
+        steps: Environment steps of the agent's training. More steps make it more competent.
+        episodes: Number of its episodes to compare.
         keep: Write those episodes into this demonstration file.
-        seed: Of everything random.
+        seed: Random seed.
         json: Print everything as JSON.
     """
-    from tacit.demos import save
-    from tacit.explain.preflight import run_preflight
-    from tacit.launch import prepare, to_stderr
-
     if steps < 1 or episodes < 2:
         raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")
     if keep is not None:
         check_folder("--keep", Path(keep).parent)
     env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr)
-    found, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
+    result, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
     if keep is not None:
         save(agent, keep)
     if json:
-        print_json({"env": env, **found.to_dict()})
+        print_json({"env": env, **result.to_dict()})
     else:
-        show(found)
-    if not found.something_to_learn:
+        show(result)
+    if not result.something_to_learn:
         raise RunFailed("there seems to be nothing to learn from these demonstrations")
 
 
-def show(found: Preflight) -> None:
+def show(result: Preflight) -> None:
     """Findings, and the features that differ most."""
-    print("\n".join(f"{WORDS[one.level]}: {one.text}" for one in found.findings))
-    if not found.differences:
+    print("\n".join(f"{WORDS[finding.level]}: {finding.text}" for finding in result.findings))
+    if not result.differences:
         return
     title = "agent without constraint beside the demonstrations (5, 50 and 95 % quantiles)"
     table = new_table("feature", "distance", "p", "demonstrations", "agent", title=title)
-    shown = found.differences[:MOST_ROWS]
-    for one in shown:
-        quantiles = (" ".join(f"{x:.3g}" for x in values) for values in (one.demonstrations, one.agent))
-        table.add_row(one.feature, f"{one.distance:.3f}", f"{one.p:.2g}", *quantiles)
+    rows = result.differences[:MOST_ROWS]
+    for row in rows:
+        quantiles = (" ".join(f"{x:.3g}" for x in values) for values in (row.demonstrations, row.agent))
+        table.add_row(row.feature, f"{row.distance:.3f}", f"{row.p:.2g}", *quantiles)
     print_table(table)
-    rest = len(found.differences) - len(shown)
-    same = sum(one.p > SIGNIFICANT for one in found.differences)
-    print(f"{same} of {len(found.differences)} features do not differ" + (f"; {rest} not shown" if rest else ""))
+    rest = len(result.differences) - len(rows)
+    same = sum(difference.p > SIGNIFICANT for difference in result.differences)
+    print(f"{same} of {len(result.differences)} features do not differ" + (f"; {rest} are not listed" if rest else ""))
 
 
 def main(args: list[str]) -> Any:

@@ -18,6 +18,7 @@ import tyro
 from tacit.commands import call, open_run, print_json
 from tacit.errors import UserError
 from tacit.launch import to_stderr
+from tacit.report import write_report
 
 
 def report(
@@ -32,16 +33,13 @@ def report(
 
     Args:
         runs: Run folders, or their names within ./runs.
-        out: File to write; report.html in the run folder, or here when there are several runs.
+        out: File to write. Default: report.html, in the run folder or for several runs in the current one.
         title: Heading of the page.
         json: Print the path as JSON.
     """
     if not runs:
         raise UserError("which run? Name one or more run folders: tacit report RUN ...")
-    from tacit.report import write_report
-
     opened = [open_run(name) for name in (runs if len(runs) == 1 else _folders(runs))]
-
     default = opened[0].path / "report.html" if len(opened) == 1 else Path("report.html")
     path = write_report(opened, default if out is None else out, title)
     if json:
@@ -51,7 +49,7 @@ def report(
 
 
 def _folders(names: tuple[str, ...]) -> list[str]:
-    """Without what runs/* finds besides runs, the logs and tables of a sweep for instance; which is said."""
+    """The run folders among `names`. runs/* may match others, such as a sweep's logs; a message names them."""
     others = [name for name in names if os.path.exists(name) and not (Path(name) / "config.json").exists()]
     if others:
         to_stderr(f"left out, because they are not run folders: {', '.join(others)}")

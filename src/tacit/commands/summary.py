@@ -1,15 +1,19 @@
-"""What a run found, as tables in the terminal. (Not a verb.)"""
+"""The results of a run as tables in the terminal. (Not a command of its own.)"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
+
+from rich.console import Console
 
 from tacit.commands import fits, new_table, print_table
+from tacit.envs.traffic import notice
 from tacit.explain import findings
 from tacit.metrics import AGENTS, lookup
 from tacit.run import Run
+from tacit.run.summary import Detection, Record, Summary
 
 COLUMNS = (
     "return",
@@ -21,13 +25,14 @@ COLUMNS = (
 )
 ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
-"""Where the environment says how episodes end, and where some begin in violation: a table of their own."""
+"""A table of their own, where the environment says how episodes end or some begin in violation."""
 DETECTION = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
 QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
 
 
-def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
-    """Everything that summary.json and certificate.json say."""
+def print_summary(run: Run, written: Record) -> None:
+    """What summary.json, as it was written, and certificate.json say."""
+    summary = cast(Summary, written)
     if summary.get("table"):
         labels = summary.get("labels", {})
         agents = {labels.get(name, name): row for name, row in summary["table"].items()}
@@ -48,8 +53,8 @@ def print_summary(run: Run, summary: Mapping[str, Any]) -> None:
         print("\n".join(f"{key}: {value}" for key, value in plain.items()))
 
 
-def print_agents(agents: Mapping[str, Mapping[str, Any]], title: str) -> None:
-    """One row an agent, one column a metric."""
+def print_agents(agents: Mapping[str, Record], title: str) -> None:
+    """One row per agent, one column per metric."""
     _print_metrics(agents, COLUMNS, title)
     starts = STARTS if any(STARTS[1] in row for row in agents.values()) else ()
     _print_metrics(
@@ -58,15 +63,13 @@ def print_agents(agents: Mapping[str, Mapping[str, Any]], title: str) -> None:
 
 
 def print_notice(run: Run) -> None:
-    """What must be said beside results of this environment."""
-    from tacit.envs.traffic import notice
-
+    """The caveat that belongs beside results of this environment, if there is one."""
     text = notice(run.config["env"], run.config["env_kwargs"])
     if text is not None:
         print(f"{text[0].upper()}{text[1:]}.")
 
 
-def _print_metrics(agents: Mapping[str, Mapping[str, Any]], columns: Sequence[str], title: str) -> None:
+def _print_metrics(agents: Mapping[str, Record], columns: Sequence[str], title: str) -> None:
     keys = [key for key in columns if any(key in row for row in agents.values())]
     if not keys:
         return
@@ -97,42 +100,40 @@ def print_quality(quality: Mapping[str, float]) -> None:
     print_table(table)
 
 
-def print_detection(detection: Mapping[str, Any]) -> None:
+def print_detection(detection: Mapping[str, Detection]) -> None:
     """The same on several distributions of states, at the learned threshold; see `tacit.cost.quality`."""
-    name, found = next((name, detection[name]) for name in ("map", "cost") if name in detection)
-    if not found["on"]:
+    name, judged = next((name, detection[name]) for name in ("map", "cost") if name in detection)
+    if not judged["on"]:
         return
-    kind = "calibrated" if found["calibrated"] else "not calibrated"
-    title = f"the {name} on different states, threshold {found['threshold']:.4g} ({kind})"
-    keys = [key for key in DETECTION if any(key in row for row in found["on"].values())]
+    kind = "calibrated" if judged["calibrated"] else "not calibrated"
+    title = f"the {name} on different states, threshold {judged['threshold']:.4g} ({kind})"
+    keys = [key for key in DETECTION if any(key in row for row in judged["on"].values())]
     table = new_table("", *(lookup(key).label for key in keys), title=title)
-    for states, row in found["on"].items():
+    for states, row in judged["on"].items():
         table.add_row(states, *(cell(row.get(key), lookup(key).unit) for key in keys))
     print_table(table)
-    if "rejected" in found:
-        share = found["rejected"]["trajectories"]
+    if "rejected" in judged:
+        share = judged["rejected"]["trajectories"]
         ends = f"95 %: {100 * share['low']:.1f} to {100 * share['high']:.1f} %"
         print(f"It rejects {100 * share['value']:.1f} % of {share['n']} held-out demonstrations ({ends}).")
 
 
-def print_findings(summary: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> None:
-    """The learned constraint in words, what is doubtful, and where the time went."""
-    from rich.console import Console
-
+def print_findings(summary: Summary, metrics: Sequence[Record]) -> None:
+    """The learned constraint in words, reasons for doubt, and where the time went."""
     doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics)]
     lines = [*findings.learned(summary), *doubts, findings.time_words(summary)]
     Console(highlight=False, markup=False).print("\n".join(line.replace("**", "") for line in lines if line))
 
 
-def print_certificate(certificate: Mapping[str, Any]) -> None:
-    """The numbers that mean something for this objective, and the verdict."""
+def print_certificate(certificate: Record) -> None:
+    """The numbers that are defined for this objective, and the verdict."""
     keys = {"gap": "duality gap", "kkt": "KKT residual", "infeasibility": "infeasibility"}
     keys |= {"planner_residual": "planner's residual", "backward_error": "backward error"}
     if certificate.get("objective") == "likelihood":
         keys = {"kkt": "stationarity", "planner_residual": "planner's residual"}
     table = new_table(f"certificate: {certificate.get('status')}", "")
-    shown = {label: certificate.get(key) for key, label in keys.items()}
-    for label, value in shown.items():
+    for key, label in keys.items():
+        value = certificate.get(key)
         if isinstance(value, int | float) and math.isfinite(value):
             table.add_row(label, f"{value:.1e}")
     if table.row_count:
@@ -140,8 +141,8 @@ def print_certificate(certificate: Mapping[str, Any]) -> None:
     print(certificate.get("statement", ""))
 
 
-def cell(entry: Any, unit: str) -> str:
-    """A number, which may come with an interval; a dash for what is not there."""
+def cell(entry: object, unit: str) -> str:
+    """A number, which may come with an interval; a dash if it is missing."""
     if isinstance(entry, Mapping):
         entry = entry.get("value")
     if not isinstance(entry, int | float) or math.isnan(entry):

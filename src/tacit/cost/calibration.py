@@ -5,7 +5,7 @@ A demonstration's score is the largest cost of its steps,  S = max_t c(s_t, a_t)
     tau = S_(k),   the k-th smallest score,     k = ceil((n + 1) (1 - delta))                                    (1)
 
 and a further demonstration is accepted if all of its steps cost at most tau. If it and the calibration demonstrations
-are exchangeable (drawn alike, in whatever order) and none of them was learned from,
+are exchangeable (drawn alike, in any order) and none of them was learned from,
 
     P(accepted) >= k / (n + 1) >= 1 - delta                                                                      (2)
 
@@ -14,26 +14,29 @@ over the calibration demonstrations too: given them, the share of all future dem
 a Beta(k, n + 1 - k) variable, whose 5 % quantile is reported. (1) needs k <= n, that is n >= 1/delta - 1.
 
 The guarantee bounds false alarms and nothing else: tau = infinity has it, too. So the power is always reported beside
-it: how much of what an agent does that knows no constraint is rejected.
+it: how much of an unconstrained agent's behaviour is rejected.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.cost import LearnedCost, load_cost
+from tacit.cost.card import save_cost, saved_costs
 from tacit.cost.table import TableCost
+from tacit.demos import Demonstrations, Trajectory, expert_policy, load, sample_demonstrations
+from tacit.envs.options import gridworld
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import CalibrationEntry, Power, Rejected
+from tacit.stats import clopper_pearson
 
 if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
     from tacit.run import Run
 
 Cost = LearnedCost | TableCost
@@ -44,7 +47,7 @@ HELD_OUT = "calibration.npz"
 
 @dataclass(frozen=True)
 class Calibration:
-    """A threshold and what is known about it."""
+    """A threshold and its guarantee."""
 
     threshold: float
     delta: float
@@ -54,8 +57,8 @@ class Calibration:
     """k"""
     sha256: str = ""
     """Of the calibration demonstrations."""
-    power: Mapping[str, Any] = field(default_factory=dict)
-    """{"steps": {value, low, high, n} or a share, "trajectories": ..., "of": whose}"""
+    power: Power = field(default_factory=lambda: Power())
+    """What it rejects of trajectories that ought to be rejected."""
 
     @property
     def accepts(self) -> float:
@@ -64,13 +67,14 @@ class Calibration:
 
     @property
     def accepts_at_least(self) -> float:
-        """Share of all further demonstrations that is accepted, with 95 % confidence in the calibration at hand."""
+        """Share of all further demonstrations that is accepted, with 95 % confidence."""
         from scipy.stats import beta
 
         return float(beta.ppf(1 - CONFIDENCE, self.rank, self.demonstrations + 1 - self.rank))
 
     @property
     def guarantee(self) -> str:
+        """In words."""
         return (
             f"A fresh demonstration stays at or below {self.threshold:.4g} at every step with probability at least "
             f"{self.accepts:.3g} (asked for: {1 - self.delta:g}), if it is drawn like the {self.demonstrations} "
@@ -78,9 +82,10 @@ class Calibration:
             "are caught: that is the power."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        found = {"accepts": self.accepts, "accepts_at_least": self.accepts_at_least, "guarantee": self.guarantee}
-        return {**asdict(self), **found}
+    def to_dict(self) -> CalibrationEntry:
+        """As in calibration.json."""
+        derived = {"accepts": self.accepts, "accepts_at_least": self.accepts_at_least, "guarantee": self.guarantee}
+        return cast(CalibrationEntry, {**asdict(self), **derived})
 
 
 def conformal_threshold(scores: ArrayLike, delta: float) -> tuple[float, int]:
@@ -93,17 +98,19 @@ def conformal_threshold(scores: ArrayLike, delta: float) -> tuple[float, int]:
     rank = max(1, math.ceil((n + 1) * (1.0 - delta) - 1e-9))
     if rank > n:
         needed = math.ceil(1.0 / delta - 1.0 - 1e-9)
-        smallest = f"the smallest delta that {n} support is {1 / (n + 1):.3g}" if n else "there are none"
+        smallest = f"; the smallest delta that {n} support is {1 / (n + 1):.3g}" if n else ""
         raise UserError(
             f"{n} calibration demonstrations are too few to promise acceptance with probability {1 - delta:g}: "
-            f"{needed} are needed, and {smallest}"
+            f"{needed} are needed{smallest}"
         )
     return float(ordered[rank - 1]), rank
 
 
 def usual_threshold(scores: ArrayLike, highest: float, delta: float = 0.1) -> float:
-    """A threshold without a guarantee, for a cost that was not calibrated: (1) with demonstrations that were learned
-    from, or a tenth of the highest cost if that is more."""
+    """A threshold without a guarantee, for a cost that was not calibrated.
+
+    It is (1) with demonstrations that were learned from, or a tenth of the highest cost if that is more.
+    """
     ordered = np.sort(np.asarray(scores, dtype=np.float64))
     rank = min(len(ordered), math.ceil((len(ordered) + 1) * (1.0 - delta) - 1e-9))
     return max(float(ordered[rank - 1]), 0.1 * highest)
@@ -116,23 +123,19 @@ def step_costs(cost: Cost, demos: Demonstrations) -> NDArray[Any]:
 
 
 def scores(cost: Cost, demos: Demonstrations) -> NDArray[Any]:
-    """(n,) the largest cost of each demonstration's steps."""
+    """(n,) the largest cost among each demonstration's steps."""
     return np.maximum.reduceat(step_costs(cost, demos), demos.step_offsets)
 
 
-def calibrate(
-    cost: Cost, demos: Demonstrations, delta: float, power: Mapping[str, Any] | None = None
-) -> tuple[Cost, Calibration]:
-    """(the cost with its threshold, what is promised)."""
+def calibrate(cost: Cost, demos: Demonstrations, delta: float, power: Power | None = None) -> tuple[Cost, Calibration]:
+    """(the cost with its threshold, the threshold with its guarantee)."""
     tau, rank = conformal_threshold(scores(cost, demos), delta)
-    found = Calibration(tau, delta, len(demos), rank, demos.sha256, dict(power or {}))
-    return replace(cost, threshold=tau).with_card(calibration=found.to_dict()), found
+    calibration = Calibration(tau, delta, len(demos), rank, demos.sha256, power or {})
+    return replace(cost, threshold=tau).with_card(calibration=calibration.to_dict()), calibration
 
 
-def rejected(cost: Cost, threshold: float, demos: Demonstrations) -> dict[str, Any]:
+def rejected(cost: Cost, threshold: float, demos: Demonstrations) -> Rejected:
     """Shares of trajectories (with their 95 % interval) and of steps that a threshold rejects."""
-    from tacit.stats import clopper_pearson
-
     costs = step_costs(cost, demos)
     whole = np.maximum.reduceat(costs, demos.step_offsets) > threshold
     value, low, high = clopper_pearson(int(whole.sum()), len(whole), CONFIDENCE)
@@ -149,47 +152,30 @@ def rejected(cost: Cost, threshold: float, demos: Demonstrations) -> dict[str, A
 def calibrate_run(
     run: Run, demos: Demonstrations | None, delta: float, against: Demonstrations | None = None
 ) -> dict[str, Calibration]:
-    """Put a threshold on every cost of a finished run; written into its files and into calibration.json.
+    """Put a threshold on every cost of a finished run, in its files and in calibration.json.
 
-    Without `demos`: those that were held out when the run was started. `against`: trajectories that ought to be
-    rejected, for the power.
+    demos: by default those that were held out when the run was started. against: trajectories that ought to be
+    rejected, to measure the power. An explanation of the run that was saved before has the old threshold:
+    `tacit.explain.refresh_explanation` brings it up to date, as `tacit calibrate` does.
     """
-    from tacit.cost.card import save_cost
-
     held = held_out(run) if demos is None else demos
     _refuse_learned_from(run, held)
-    found, files = {}, {}
-    for name in ("cost", "map"):
-        if not (run.path / "model" / f"{name}.safetensors").exists():
-            continue
+    calibrations, costs = {}, {}
+    for name in saved_costs(run):
         cost = load_cost(run, name)
         tau, _ = conformal_threshold(scores(cost, held), delta)
-        files[name], found[name] = calibrate(cost, held, delta, power_of(run, cost, tau, against))
-    if not found:
+        costs[name], calibrations[name] = calibrate(cost, held, delta, power_of(run, cost, tau, against))
+    if not calibrations:
         raise UserError(f"{run.path} has no learned cost to calibrate")
     with run:
-        for name, cost in files.items():
+        for name, cost in costs.items():
             save_cost(run, name, cost)
-        run.write("calibration.json", {name: one.to_dict() for name, one in found.items()})
-        _explain_again(run)
-    return found
+        run.write("calibration.json", {name: one.to_dict() for name, one in calibrations.items()})
+    return calibrations
 
 
-def _explain_again(run: Run) -> None:
-    """Another threshold makes another rule: a report must not show the old one beside it."""
-    from tacit.explain import explain, save_explanation
-
-    if (run.path / "explanation.json").exists():
-        try:
-            of = run.read("explanation.json").get("of")
-            save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())
-        # A damaged one, or of a run that cannot be explained: the threshold stands all the same.
-        except (UserError, AttributeError, KeyError, TypeError, ValueError):
-            return
-
-
-def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | None = None) -> dict[str, Any]:
-    """How much of what the agent without constraint does is rejected: the folder says, or `against`."""
+def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | None = None) -> Power:
+    """How much of the unconstrained agent's behaviour is rejected, by the run folder's samples or by `against`."""
     if against is not None:
         return {"of": "the trajectories given", **rejected(cost, threshold, against)}
     nominal = nominal_of_gridworld(run)
@@ -206,14 +192,10 @@ def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | N
 
 
 def nominal_of_gridworld(run: Run) -> Demonstrations | None:
-    """Episodes of the exact agent without constraint; None where there is no exact model."""
-    from tacit.envs.options import gridworld
-
+    """Episodes of the exact unconstrained agent; None where there is no exact model."""
     spec = gridworld(run.config["env"], run.config["env_kwargs"])
     if spec is None:
         return None
-    from tacit.demos import expert_policy, sample_demonstrations
-
     beta = run.config["config"].get("beta", 0.1) if run.config["algo"] == "mce-exact" else 0.1
     observation = run.config["env_kwargs"].get("observation", "position")
     free = expert_policy(spec, beta, 0.0)
@@ -224,8 +206,6 @@ def nominal_of_gridworld(run: Run) -> Demonstrations | None:
 
 def held_out(run: Run) -> Demonstrations:
     """The demonstrations that the run has not learned from; UserError if there are none."""
-    from tacit.demos import load
-
     if (run.path / HELD_OUT).exists():
         return load(run.path / HELD_OUT)
     used, all_of_them = run.config["config"].get("demonstrations") or 0, run.demonstrations()
@@ -233,14 +213,14 @@ def held_out(run: Run) -> Demonstrations:
         return all_of_them.subset(np.arange(used, len(all_of_them)))
     raise UserError(
         f"{run.path} has learned from all of its demonstrations: give others with --demos FILE, or learn again with "
-        "--calibration N, which keeps N of them for the threshold"
+        "--calibration N, which holds out N of them for the threshold"
     )
 
 
 def split(demos: Demonstrations, held: int, seed: int) -> tuple[Demonstrations, Demonstrations]:
-    """(to learn from, to calibrate with): `held` of them, chosen by chance, because files may be in some order."""
+    """(demonstrations to learn from, `held` of them to calibrate with), at random because files may be sorted."""
     if held < 0:
-        raise UserError(f"a number of demonstrations to hold out cannot be negative: {held}")
+        raise UserError(f"the number of demonstrations to hold out cannot be negative: {held}")
     if not 0 < held < len(demos):
         raise UserError(f"{held} of {len(demos)} demonstrations cannot be held out: at least one must be left to learn")
     order = np.random.default_rng([seed, 11]).permutation(len(demos))
@@ -251,18 +231,18 @@ def _refuse_learned_from(run: Run, held: Demonstrations) -> None:
     used = run.learned_from()
     # On a grid two people walk the same way by chance; in a continuous world nobody does.
     chance = not (held.observations % 1).any()
-    known = {_fingerprint(trajectory) for trajectory in used}
-    double = sum(_fingerprint(trajectory) in known for trajectory in held)
+    fingerprints = {_fingerprint(trajectory) for trajectory in used}
+    double = sum(_fingerprint(trajectory) in fingerprints for trajectory in held)
     if chance and held.sha256 != used.sha256:
         return
     if double:
         raise UserError(
-            f"{double} of the {len(held)} calibration demonstrations were learned from: the threshold would promise "
-            "what it cannot keep; use others"
+            f"{double} of the {len(held)} calibration demonstrations were learned from, so the guarantee would not "
+            "hold: use others"
         )
 
 
-def _fingerprint(trajectory: Any) -> str:
+def _fingerprint(trajectory: Trajectory) -> str:
     # Rounded to float32: the same trajectory may have been stored in either precision.
     arrays = {"observations": trajectory.observations, "actions": trajectory.actions}
     return storage.sha256_of_arrays({key: np.asarray(value, dtype=np.float32) for key, value in arrays.items()})

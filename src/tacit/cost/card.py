@@ -1,14 +1,12 @@
-"""What stands on the card of a learned cost: where it comes from, how good it is, and what it must not be used for.
+"""The card of a learned cost: where the cost comes from, how good it is, and what it must not be used for.
 
-The algorithms save their costs with what only they know (inputs, environment); at the end of a run `complete_cards`
-adds the rest, the same for all: data hash, settings, command, versions, metrics with intervals, limits; and the
-explanation.
+The algorithms save their costs with what only they know (inputs, environment). `complete_cards` adds the rest at the
+end of a run, the same for all: data hash, settings, command, versions, metrics with intervals, limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 
@@ -16,10 +14,13 @@ from tacit.cost import LearnedCost, load_cost
 from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import Row, Summary, as_mapping
 
 if TYPE_CHECKING:
     from tacit.run import Run
 
+COSTS = ("cost", "map")
+"""Models of a run that are costs: the one that drove the policy, and the constraint map, an additive one to read."""
 MEASURED = ("return", "violation_rate_step", "violation_rate_episode")
 LIMITS = (
     "It is an estimate from demonstrations, not a proof of safety: do not let it be the only safeguard where people or "
@@ -35,18 +36,16 @@ LIMITS = (
 )
 
 
-def complete_cards(run: Run, summary: Mapping[str, Any]) -> None:
+def complete_cards(run: Run, summary: Summary) -> None:
     """Add settings, metrics and limits to the card of each cost of a run folder."""
-    for name in ("cost", "map"):
-        if not (run.path / "model" / f"{name}.safetensors").exists():
-            continue
+    for name in saved_costs(run):
         try:
             cost = load_cost(run, name)
         except UserError:  # a model of another kind, of an algorithm that is not ours
             continue
         demos = run.config.get("demos") or {}
         settings = {key: run.config[key] for key in ("algo", "seed", "config")}
-        entries: dict[str, Any] = {
+        entries = {
             "run": run.name,
             "settings": settings,
             "env": run.config["env"],
@@ -60,10 +59,15 @@ def complete_cards(run: Run, summary: Mapping[str, Any]) -> None:
         save_cost(run, name, cost.with_card(**entries))
 
 
-def save_cost(run: Run, name: str, cost: LearnedCost | TableCost) -> None:
-    """model/NAME.safetensors, and model/NAME.json with the command, versions and commit besides.
+def saved_costs(run: Run) -> list[str]:
+    """Which of "cost" and "map" the run folder holds."""
+    return [name for name in COSTS if (run.path / "model" / f"{name}.safetensors").exists()]
 
-    The former depends on nothing but what was learned from what: the same run elsewhere has the same bytes.
+
+def save_cost(run: Run, name: str, cost: LearnedCost | TableCost) -> None:
+    """Write model/NAME.safetensors, and model/NAME.json, which also has the command, versions and commit.
+
+    The former depends only on the data and the settings: the same run on another machine has the same bytes.
     """
     arrays, card = cost.to_arrays()
     run.save_model(name, arrays, card)
@@ -72,33 +76,30 @@ def save_cost(run: Run, name: str, cost: LearnedCost | TableCost) -> None:
     run.write(f"model/{name}.json", {**card, **made})
 
 
-def explain_if_possible(run: Run) -> None:
-    """explanation.json, if the run has learned something that can be explained: a word more, never a reason to fail."""
-    if not (run.path / "model" / "cost.safetensors").exists():
-        return
-    from tacit.explain import explain, save_explanation
+class CardMetrics(TypedDict):
+    """What a run measured, on the card of its cost."""
 
-    try:
-        save_explanation(run, explain(run), pictures=False)
-    except UserError:
-        return
+    policy: Row
+    """Of the policy that the cost led to, with intervals."""
+    auroc: NotRequired[float]
+    """Of the cost as a detector of truly constrained states."""
+    auroc_note: NotRequired[str]
 
 
-def metrics_of(summary: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What the run measured: of the policy that the cost led to, with intervals, and of the cost itself."""
-    table = summary.get("table")
-    learned = table.get("learned", {}) if isinstance(table, Mapping) else {}
+def metrics_of(summary: Summary, name: str) -> CardMetrics:
+    """The measurements that belong on the card of a run's "cost" or "map"."""
+    learned = as_mapping(as_mapping(summary.get("table")).get("learned"))
     quality = summary.get("cost_quality") or {}
-    found: dict[str, Any] = {"policy": {key: learned[key] for key in MEASURED if key in learned}}
+    metrics: CardMetrics = {"policy": {key: learned[key] for key in MEASURED if key in learned}}
     key = "auroc_cost" if name == "cost" and "auroc_cost" in quality else "auroc"
     if key in quality:
-        found["auroc"] = quality[key]
-        found["auroc_note"] = "against the environment's own constraint, which nothing was fitted to"
-    return found
+        metrics["auroc"] = quality[key]
+        metrics["auroc_note"] = "against the environment's own constraint, which nothing was fitted to"
+    return metrics
 
 
 def ranges(run: Run, cost: LearnedCost) -> dict[str, list[float]]:
-    """{input: [lowest, highest]} of what the demonstrations and the learner visited."""
+    """{input: [lowest, highest]} of the states that the demonstrations and the learner visited."""
     file = run.path / "samples.safetensors"
     if not file.exists():
         return {}

@@ -4,12 +4,12 @@
     ensemble(obs)            # mean cost
     ensemble.spread(obs)     # standard deviation over the members
     ensemble.votes(obs)      # share of the members that forbid it
-    ensemble.doubtful(obs)   # True where they disagree: the cost is not to be trusted there
+    ensemble.doubtful(obs)   # True where they disagree: do not trust the cost there
 
-Each member is a cost with a threshold of its own, fitted to a bootstrap sample of the demonstrations: trajectories,
-drawn whole and with replacement, because the steps of one say the same thing again and again. What changes from
-member to member depends on which demonstrations there happened to be. The converse does not hold: all members see
-the same learner, and share the assumption that what demonstrations avoid is forbidden.
+Each member is a cost with its own threshold, fitted to a bootstrap sample of the demonstrations: whole trajectories,
+drawn with replacement, because the steps of one trajectory are correlated. Differences between members come from the
+sample of demonstrations. Agreement is no proof: all members see the same learner, and share the assumption that what
+demonstrations avoid is forbidden.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import Card
 
 Array = NDArray[Any]
 DOUBT = (0.1, 0.9)
@@ -45,7 +46,7 @@ class CostEnsemble:
             raise UserError("an ensemble needs members, each with a threshold")
 
     def costs(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """(members, ...) what each says."""
+        """(members, ...) the cost by each member."""
         return self.costs_of_rows(self.members[0].inputs.rows(obs, act))
 
     def costs_of_rows(self, rows: Array) -> Array:
@@ -58,7 +59,7 @@ class CostEnsemble:
         return self.costs(obs, act).std(axis=0)
 
     def votes(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """(...) in [0, 1]"""
+        """(...) share of the members that forbid it."""
         return self._votes(self.costs(obs, act))
 
     def votes_of_rows(self, rows: Array) -> Array:
@@ -73,7 +74,7 @@ class CostEnsemble:
 
     # ------------------------------------------------------------ saving
 
-    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], Card]:
         arrays = {name: np.stack([getattr(member, name) for member in self.members]) for name in STACKED}
         arrays["thresholds"] = np.array([member.threshold for member in self.members], dtype=np.float64)
         one, card = self.members[0].to_arrays()

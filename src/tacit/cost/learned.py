@@ -23,6 +23,7 @@ If there are none of either, the inputs themselves are the features: a linear co
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 import os
@@ -35,11 +36,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import Card
 
 if TYPE_CHECKING:
-    from tacit.cost.table import TableCost
     from tacit.run import Run
 
 Array = NDArray[Any]
@@ -120,7 +122,7 @@ class Inputs:
         return np.minimum(np.maximum(u, -self.clip), self.clip)
 
     def of_names(self, names: Sequence[str]) -> Inputs:
-        """The same inputs found by name among an environment's entries; UserError if one is not there."""
+        """The same inputs, looked up by name among an environment's entries; UserError if one is not there."""
         read = [name for name, column in zip(self.names, self.columns, strict=True) if column < self.obs_size]
         shift = len(names) - self.obs_size
         places = iter(choose_columns(names, read))
@@ -128,12 +130,12 @@ class Inputs:
         return replace(self, columns=columns, obs_size=len(names))
 
     def clipped_share(self, rows: Array) -> float:
-        """Share of rows in which some input is beyond the clip."""
+        """Share of rows with an input beyond the clip."""
         return float((np.abs(self.scaled(rows)) >= self.clip).any(axis=-1).mean())
 
 
 def one_hot(numbers: Array, size: int) -> Array:
-    """(..., size) float32 of numbers (...) below `size`. No matrix of size * size: a file says how large."""
+    """(..., size) float32 of numbers (...) below `size`. It makes no size * size matrix: a file announces the size."""
     rows = np.zeros((*numbers.shape, size), dtype=np.float32)
     np.put_along_axis(rows, numbers[..., None], np.float32(1.0), axis=-1)
     return rows
@@ -235,19 +237,19 @@ class LearnedCost:
         return self(next_obs if self.at == "next" else obs, act)
 
     def of_names(self, names: Sequence[str]) -> LearnedCost:
-        """The same cost for observations whose entries have these names, in whatever order; UserError if one lacks."""
+        """The same cost for observations whose entries have these names, in any order; UserError if one is missing."""
         return replace(self, inputs=self.inputs.of_names(names))
 
     def only(self, names: Sequence[str]) -> LearnedCost:
         """The part of an additive cost that is about these of its inputs; UserError if it is not additive.
 
-        Every input adds terms of its own, none of them negative: what is left out costs nothing any more. A threshold
-        of the whole is none of the part's.
+        Every input adds terms of its own, none of them negative: inputs that are left out cost nothing any more. The
+        threshold of the whole does not carry over.
         """
         if self.weights:
             raise UserError(
-                f"this cost is a network on all of its {len(self.names)} inputs together: no part of it is about "
-                "some of them alone"
+                f"this cost is a network on all of its {len(self.names)} inputs together, so it has no part that "
+                "reads only a few of them"
             )
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) < len(set(names)):
@@ -275,7 +277,7 @@ class LearnedCost:
 
     # ------------------------------------------------------------ saving
 
-    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], Card]:
         """(arrays, JSON card) for `storage.save_arrays`."""
         arrays = {"lam": self.lam, "slopes": self.slopes, "offsets": self.offsets}
         arrays |= {"centre": self.inputs.centre, "scale": self.inputs.scale}
@@ -393,8 +395,6 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
     `which` is "cost", what drove the policy, or "map", the additive cost that a deep run fits for reading. Exact runs
     have a table of the states instead of features, with the same methods.
     """
-    from tacit.cost.table import TableCost
-
     path = Path(source if isinstance(source, str | os.PathLike) else source.path)
     if path.is_dir():
         file = path / "model" / f"{which}.safetensors"
@@ -414,8 +414,6 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
 
 def choose_columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
     """Positions of the wanted names; UserError with the nearest name for one that is not there."""
-    import difflib
-
     columns = []
     for name in wanted:
         if name not in names:

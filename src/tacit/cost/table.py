@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.summary import Card
 
 Array = NDArray[Any]
 MOST_CELLS = 1 << 24
@@ -46,7 +47,7 @@ class TableCost:
 
     @property
     def numbered(self) -> bool:
-        """Whether its environment shows the number of the state instead of row and column."""
+        """Whether its environment observes the number of the state instead of row and column."""
         options = self.card.get("env_kwargs")
         return isinstance(options, Mapping) and options.get("observation") == "index"
 
@@ -110,7 +111,7 @@ class TableCost:
 
     # ------------------------------------------------------------ saving
 
-    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, Array], Card]:
         arrays = {"weights": self.weights, "cost": self.table, "cells": self.cells}
         return arrays, {**self.card, "threshold": self.threshold}
 

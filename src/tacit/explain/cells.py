@@ -1,4 +1,4 @@
-"""Cells of a gridworld in words: as few rectangles as a greedy cover finds.
+"""Cells of a gridworld in words: a few rectangles, by a greedy cover.
 
 "rows 2 to 4, columns 3 to 5" says more than fifteen pairs of numbers. A rectangle may contain walls, nothing else that
 is not marked.
@@ -6,6 +6,7 @@ is not marked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +45,13 @@ def cover(cells: NDArray[Any], marked: Mask, most: int = MOST_RECTANGLES) -> lis
     # 1 marked and not covered yet, 0 free to include (wall or covered), -1 not to be included.
     value = np.zeros((height, width), dtype=np.int64)
     value[tuple(cells.T)] = np.where(marked, 1, -1)
-    found: list[Rectangle] = []
-    while (value > 0).any() and len(found) < most:
+    rectangles: list[Rectangle] = []
+    while (value > 0).any() and len(rectangles) < most:
         best = _largest(value)
-        found.append(best)
+        rectangles.append(best)
         inside = value[best.top : best.bottom + 1, best.left : best.right + 1]
         inside[inside > 0] = 0
-    return found
+    return rectangles
 
 
 def _largest(value: NDArray[np.int64]) -> Rectangle:
@@ -83,12 +84,17 @@ def _summed(array: NDArray[Any]) -> NDArray[np.int64]:
     return total
 
 
-def in_words(cells: NDArray[Any], marked: Mask, most: int = MOST_RECTANGLES) -> str:
-    """'rows 2 to 4, columns 3 to 5; cell (6, 1)'"""
-    found = cover(cells, marked, most)
-    covered = np.zeros(len(cells), dtype=bool)
-    for rectangle in found:
-        covered |= rectangle.contains(cells)
-    left = int((marked & ~covered).sum())
-    words = "; ".join(map(str, found)) or "no cell"
+def covered(cells: NDArray[Any], rectangles: Iterable[Rectangle]) -> Mask:
+    """(S,) which of the cells (S, 2) are in any of the rectangles."""
+    inside = np.zeros(len(cells), dtype=bool)
+    for rectangle in rectangles:
+        inside |= rectangle.contains(cells)
+    return inside
+
+
+def cell_list(cells: NDArray[Any], marked: Mask, most: int = MOST_RECTANGLES) -> str:
+    """The marked cells as text: 'rows 2 to 4, columns 3 to 5; cell (6, 1)'."""
+    rectangles = cover(cells, marked, most)
+    left = int((marked & ~covered(cells, rectangles)).sum())
+    words = "; ".join(map(str, rectangles)) or "no cell"
     return words + (f"; and {left} more cells" if left else "")

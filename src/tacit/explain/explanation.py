@@ -1,73 +1,89 @@
-"""What a run has learned, in words: the learned cost as a rule, how faithful it is, how true, and what is not known.
+"""Explain a run: the learned cost as a rule, how faithful the rule is to it, how true, and what the data leave open.
 
-    found = explain(run)          a plain dict, also written as explanation.json by `tacit explain` and at a run's end
-    print("\\n".join(in_words(found)))
+    explanation = explain(run)    # what explanation.json holds, see tacit.run.summary.Explanation
+    print("\\n".join(in_words(explanation)))
 
-States with a cost above the threshold are forbidden. The threshold is that of `tacit calibrate`, or, without guarantee,
-what nine in ten of the demonstrations that were learned from stay below. Features get a rule of bounds (`rules`), cells
-of a gridworld rectangles (`cell_rules`). Where the environment says what is true, precision and recall stand beside it;
-nothing is fitted to that.
+States with a cost above the threshold are forbidden. The threshold is that of `tacit calibrate`. Without one it is the
+value that nine in ten of the demonstrations stay below, which has no guarantee because they were learned from. Features
+get a rule of bounds (`rules`), cells of a gridworld get rectangles (`cells`). Where the environment states the true
+constraint, precision and recall are measured against it. Nothing is fitted to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
+from tacit.cost.bounds import Bound
 from tacit.cost.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
 from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.cost.table import TableCost
+from tacit.envs.options import gridworld
 from tacit.errors import UserError
 from tacit.explain import cells, rules
-from tacit.explain.words import in_words, sentence
+from tacit.explain.findings import true_bound
+from tacit.explain.words import cells_sentence, in_words, rule_sentence
+from tacit.plots.rules import draw
 from tacit.run import storage
+from tacit.run.summary import (
+    Alternative,
+    BoundView,
+    CellExplanation,
+    Confidence,
+    Explanation,
+    FeatureExplanation,
+    Summary,
+    Truth,
+)
 
 if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
     from tacit.envs.gridworld import GridworldSpec
     from tacit.run import Run
 
-__all__ = ["explain", "in_words", "load_sample", "save_explanation"]
+__all__ = ["explain", "explain_if_possible", "in_words", "load_sample", "refresh_explanation", "save_explanation"]
 
 Array = NDArray[Any]
-Found = dict[str, Any]
 RARE = 0.01
-"""Share of the unconstrained agent's episodes below which a cell is no way that it would take."""
+"""A cell that the unconstrained agent enters in a smaller share of its episodes is not on its way."""
 AS_WELL = 0.2
-"""Share of the rejected states that lie beyond a bound that may be the reason as well."""
+"""A bound may be the reason as well if this share of the rejected states lies beyond it."""
 GRID = 2001
+"""Values along a feature at which a cost is compared with its threshold."""
+NOTE = "what the environment knows; nothing was fitted to it"
 FORMATS: tuple[Literal["svg", "png"], ...] = ("svg", "png")
 
 
-def explain(run: Run, of: str | None = None) -> Found:
-    """The explanation of a finished run; `of`: "map" or "cost", the map by default where there is one."""
+class _Level(TypedDict):
+    """The threshold, and its guarantee if it was calibrated."""
+
+    threshold: float
+    guarantee: str | None
+
+
+def explain(run: Run, of: str | None = None) -> Explanation:
+    """Explain a finished run: its "map" or its "cost" (`of`), by default the map where there is one."""
     if (run.path / "model" / "proof.safetensors").exists():
-        raise UserError(f"{run.path} has learned nothing to explain: it proved that there is no solution")
+        raise UserError(f"there is nothing to explain in {run.path}: the run proved that there is no solution")
     which = of or ("map" if (run.path / "model" / "map.safetensors").exists() else "cost")
     cost = load_cost(run, which)
     demos = run.learned_from()
-    spec = _gridworld(run)
+    spec = gridworld(run.config["env"], run.config["env_kwargs"])
     if spec is not None:
         return _cells(run, spec, cost, which, demos)
     if isinstance(cost, TableCost) or not (run.path / "samples.safetensors").exists():
-        raise UserError(
-            f"{run.path} kept no samples of states (samples.safetensors): there is nothing to read a rule from"
-        )
+        raise UserError(f"{run.path} has no samples.safetensors, the states that a rule is read from")
     return _features(run, cost, which, demos)
 
 
-def _gridworld(run: Run) -> GridworldSpec | None:
-    from tacit.envs.options import gridworld
-
-    return gridworld(run.config["env"], run.config["env_kwargs"])
-
-
-def _threshold(cost: Cost, demos: Any, highest: float) -> Found:
+def _threshold(cost: Cost, demos: Demonstrations, highest: float) -> _Level:
     calibration = cost.card.get("calibration")
     if cost.threshold is not None:
         guarantee = calibration.get("guarantee") if isinstance(calibration, Mapping) else None
@@ -79,7 +95,7 @@ def _threshold(cost: Cost, demos: Any, highest: float) -> Found:
 # Features
 
 
-def _features(run: Run, cost: LearnedCost, which: str, demos: Any) -> Found:
+def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) -> FeatureExplanation:
     sample = load_sample(run, cost)
     columns = dict(zip(cost.inputs.names, cost.inputs.columns, strict=True))
     costs = cost.of_rows(sample.tried)
@@ -90,13 +106,13 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Any) -> Found:
     if ensemble is not None:
         rule = _with_intervals(rule, ensemble, sample, columns)
     held = rule.holds(sample.tried, columns)
-    summary = run.read("summary.json") if (run.path / "summary.json").exists() else {}
-    found: Found = {
+    summary: Summary = run.read("summary.json") if (run.path / "summary.json").exists() else {}
+    return {
         "kind": "features",
         "of": which,
         **level,
         "rule": str(rule),
-        "clauses": rule.to_dict(),
+        "clauses": rule.to_json(),
         "views": _views(rule, sample, columns),
         "also": _also(cost, level["threshold"], rule, sample, columns),
         "instead": _instead(rule, forbidden, sample, columns),
@@ -108,12 +124,12 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Any) -> Found:
         "fidelity": rules.agreement(held[1::2], forbidden[1::2]),
         "truth": _truth(rule, sample, columns, summary),
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
+        "sentence": rule_sentence(str(rule), rule.bounds),
     }
-    return found | {"sentence": sentence(found)}
 
 
 def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
-    """samples.safetensors; UserError if it does not fit the cost."""
+    """The states in samples.safetensors; UserError if they do not fit the cost."""
     arrays = storage.load_arrays(run.path / "samples.safetensors")[0]
     width = cost.inputs.obs_size + cost.inputs.act_size
     needed = ("expert", "nominal", "learner", "expert_range")
@@ -141,17 +157,18 @@ def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
 
 
 def load_ensemble(run: Run, cost: LearnedCost) -> CostEnsemble | None:
+    """The ensemble of a run; None if it has none of the same inputs."""
     file = run.path / "model" / "ensemble.safetensors"
     if not file.exists():
         return None
-    found = CostEnsemble.load(file)
-    return found if found.members[0].inputs.names == cost.inputs.names else None
+    ensemble = CostEnsemble.load(file)
+    return ensemble if ensemble.members[0].inputs.names == cost.inputs.names else None
 
 
-def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> list[Found]:
-    """What a picture shows of each bound: the feature's range near it, in the demonstrations and around."""
-    views = []
-    for bound in (bound for clause in rule.clauses for bound in clause.bounds):
+def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> list[BoundView]:
+    """What a picture shows of each bound: the feature's demonstrated range, and a window around the bound."""
+    views: list[BoundView] = []
+    for bound in rule.bounds:
         column = columns[bound.feature]
         low, high = (float(x) for x in sample.expert_range[:, column])
         tried = np.quantile(sample.tried[:, column], [0.001, 0.999])
@@ -164,9 +181,9 @@ def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> l
 def crossing(
     cost: LearnedCost, level: float, feature: str, relation: str, sample: rules.Sample, column: int
 ) -> float | None:
-    """Where the cost passes the level along a feature, outwards from the middle of the demonstrations; None: nowhere.
+    """Where the cost passes the level along a feature, outwards from the demonstrations' median; None if nowhere.
 
-    The other features are those of the demonstrations' median.
+    The other features are at the demonstrations' median.
     """
     around = np.median(sample.expert, axis=0)
     tried = sample.tried[:, column]
@@ -178,54 +195,46 @@ def crossing(
 def _also(
     cost: LearnedCost, level: float, rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]
 ) -> list[str]:
-    """Bounds that the cost draws but that the rule does not need, because the others hold where they would."""
-    used = {(bound.feature, bound.relation) for clause in rule.clauses for bound in clause.bounds}
-    found = []
+    """Bounds that the cost draws but that the rule does not need, because its own hold in the same states."""
+    used = {bound.side for bound in rule.bounds}
+    bounds = []
     for feature, column in columns.items():
         for relation in "<>":
             value = crossing(cost, level, feature, relation, sample, column)
-            if value is None or (feature, relation) in used:
+            if value is None or (feature, relation == "<") in used:
                 continue
-            bound = rules.Bound(feature, relation, value)
+            bound = Bound(feature, relation, value)
             share = float(bound.holds(sample.tried[:, column]).mean())
             if share >= 1e-3 and bound.holds(sample.expert[:, column]).mean() <= rules.DEMONSTRATED:
-                found.append((share, str(bound)))
-    return [text for _, text in sorted(found, reverse=True)[:4]]
+                bounds.append((share, f"{bound:.3g}"))
+    return [text for _, text in sorted(bounds, reverse=True)[:4]]
 
 
-def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: dict[str, int]) -> list[Found]:
+def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: dict[str, int]) -> list[Alternative]:
     """Other bounds that no demonstration passes and many rejected states do: they may be the reason as well."""
-    used = {(bound.feature, bound.relation) for clause in rule.clauses for bound in clause.bounds}
-    found: list[Found] = []
+    used = {bound.side for bound in rule.bounds}
+    alternatives: list[Alternative] = []
     for feature, column in columns.items():
         for relation, extreme in zip("<>", sample.expert_range[:, column], strict=True):
-            bound = rules.Bound(feature, relation, float(extreme))
+            bound = Bound(feature, relation, float(extreme))
             share = float(bound.holds(sample.tried[forbidden, column]).mean()) if forbidden.any() else 0.0
-            if (feature, relation) not in used and share >= AS_WELL:
-                found.append({"text": str(bound), "share": share})
-    return sorted(found, key=lambda one: -float(one["share"]))[:4]
+            if bound.side not in used and share >= AS_WELL:
+                alternatives.append({"text": f"{bound:.3g}", "share": share})
+    return sorted(alternatives, key=lambda one: -one["share"])[:4]
 
 
-def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summary: Mapping[str, Any]) -> Found | None:
-    """Precision and recall on the states that were tried, as a whole and beyond the open bands."""
-    from tacit.explain.findings import true_bound
-
+def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summary: Summary) -> Truth | None:
+    """Precision and recall on the states that were tried: all, and without those that the data leave open."""
     stated = true_bound(summary)
     truth = sample.truth
     if truth is None and stated is not None and stated.feature in columns:
-        values = sample.tried[:, columns[stated.feature]]
-        truth = values < stated.value if stated.below else values > stated.value
+        truth = stated.holds(sample.tried[:, columns[stated.feature]])
     if truth is None:
         return None
-    certain = rules.Rule(
-        tuple(
-            replace(c, bounds=tuple(b if b.certain is None else replace(b, value=b.certain) for b in c.bounds))
-            for c in rule.clauses
-        )
-    )
+    certain = rule.map_bounds(lambda bound: bound if bound.certain is None else replace(bound, value=bound.certain))
     return {
         "constraint": None if stated is None else str(stated),
-        "note": "what the environment knows; nothing was fitted to it",
+        "note": NOTE,
         **rules.agreement(rule.holds(sample.tried, columns), truth),
         "certain": rules.agreement(certain.holds(sample.tried, columns), truth),
     }
@@ -234,24 +243,24 @@ def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summ
 def _with_intervals(
     rule: rules.Rule, ensemble: CostEnsemble, sample: rules.Sample, columns: dict[str, int]
 ) -> rules.Rule:
-    """Each bound with the 5 % and 95 % quantiles of where the members put it, if most of them draw it."""
+    """Each bound with the 5 % and 95 % quantiles of where the members put it, if most of them have it."""
 
-    def interval(bound: rules.Bound) -> rules.Bound:
+    def interval(bound: Bound) -> Bound:
         places = [
             crossing(member, member.threshold or 0.0, bound.feature, bound.relation, sample, columns[bound.feature])
             for member in ensemble.members
         ]
-        drawn = [place for place in places if place is not None]
-        if 2 * len(drawn) <= len(places):
+        values = [place for place in places if place is not None]
+        if 2 * len(values) <= len(places):
             return bound
-        low, high = np.quantile(drawn, [0.05, 0.95])
+        low, high = np.quantile(values, [0.05, 0.95])
         return replace(bound, low=float(low), high=float(high))
 
-    return rules.Rule(tuple(replace(c, bounds=tuple(map(interval, c.bounds))) for c in rule.clauses))
+    return rule.map_bounds(interval)
 
 
-def _confidence(ensemble: CostEnsemble, sample: rules.Sample) -> Found:
-    """How much of what was tried the members of the ensemble disagree about, and along which features."""
+def _confidence(ensemble: CostEnsemble, sample: rules.Sample) -> Confidence:
+    """The share of the states that were tried about which the members of the ensemble disagree."""
     votes = ensemble.votes_of_rows(sample.tried)
     return {
         "members": len(ensemble.members),
@@ -265,7 +274,7 @@ def _confidence(ensemble: CostEnsemble, sample: rules.Sample) -> Found:
 # Cells
 
 
-def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Any) -> Found:
+def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Demonstrations) -> CellExplanation:
     if isinstance(cost, TableCost):
         policy = run.load_model("policy")[0].get("policy")
         weights = policy if policy is not None and policy.shape == cost.table.shape else np.ones_like(cost.table)
@@ -277,40 +286,40 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Any) ->
     marked = values > level["threshold"]
     nominal = nominal_of_gridworld(run)
     assert nominal is not None
-    shown, free = (_episodes_through(spec, one) for one in (demos, nominal))
-    unknown = ~marked & (shown == 0) & (free < RARE)
-    rectangles = cells.cover(spec.cells, marked)
-    held = np.zeros(spec.n_states, dtype=bool)
-    for rectangle in rectangles:
-        held |= rectangle.contains(spec.cells)
-    known = held | (shown > 0) | (free >= RARE)
-    found: Found = {
+    demonstrated, free = (_episodes_through(spec, one) for one in (demos, nominal))
+    nobody = (demonstrated == 0) & (free < RARE)
+    unknown = ~marked & nobody
+    rule, unknown_cells = cells.cell_list(spec.cells, marked), cells.cell_list(spec.cells, unknown, 4)
+    held = cells.covered(spec.cells, cells.cover(spec.cells, marked))
+    truth: Truth | None = None
+    if spec.constrained.any():
+        decided = held | ~nobody
+        truth = {
+            "constraint": cells.cell_list(spec.cells, spec.constrained),
+            "note": NOTE,
+            **rules.agreement(held, spec.constrained),
+            "certain": rules.agreement(held[decided], spec.constrained[decided]),
+        }
+    return {
         "kind": "cells",
         "of": which,
         **level,
-        "rule": cells.in_words(spec.cells, marked),
+        "rule": rule,
         "cells": spec.cells[marked].tolist(),
         "unknown": spec.cells[unknown].tolist(),
-        "extrapolated": spec.cells[marked & (shown == 0) & (free < RARE)].tolist(),
-        "unknown_in_words": cells.in_words(spec.cells, unknown, 4),
+        "extrapolated": spec.cells[marked & nobody].tolist(),
+        "unknown_in_words": unknown_cells,
         "costs": values.tolist(),
         "layout": list(spec.rows),
         "fidelity": rules.agreement(held, marked),
         "rejected": {"demonstrations": float((scores(cost, demos) > level["threshold"]).mean())},
-        "truth": None,
+        "truth": truth,
         "confidence": None,
+        "sentence": cells_sentence(rule, unknown_cells if unknown.any() else ""),
     }
-    if spec.constrained.any():
-        found["truth"] = {
-            "constraint": cells.in_words(spec.cells, spec.constrained),
-            "note": "what the environment knows; nothing was fitted to it",
-            **rules.agreement(held, spec.constrained),
-            "certain": rules.agreement(held[known], spec.constrained[known]),
-        }
-    return found | {"sentence": sentence(found)}
 
 
-def _episodes_through(spec: GridworldSpec, demos: Any) -> Array:
+def _episodes_through(spec: GridworldSpec, demos: Demonstrations) -> Array:
     """(S,) share of the episodes that enter each cell."""
     states = spec.states_of(demos.observations)
     inside = np.zeros((len(demos), spec.n_states), dtype=bool)
@@ -318,14 +327,31 @@ def _episodes_through(spec: GridworldSpec, demos: Any) -> Array:
     return inside.mean(axis=0)
 
 
-def save_explanation(run: Run, found: Found, pictures: bool = True) -> list[Path]:
-    """explanation.json, and the picture as .svg and .png, into the run folder; the paths."""
-    run.write("explanation.json", found)
-    paths = [run.path / "explanation.json"]
-    if pictures:
-        from tacit.plots.rules import draw
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
 
-        for form in FORMATS:
-            paths.append(run.path / f"explanation.{form}")
-            storage.atomic_write_bytes(paths[-1], draw(found, format=form))
+
+def save_explanation(run: Run, explanation: Explanation, pictures: bool = True) -> list[Path]:
+    """Write explanation.json, and the picture as .svg and .png, into the run folder; returns the paths."""
+    run.write("explanation.json", explanation)
+    paths = [run.path / "explanation.json"]
+    for form in FORMATS if pictures else ():
+        paths.append(run.path / f"explanation.{form}")
+        storage.atomic_write_bytes(paths[-1], draw(explanation, format=form))
     return paths
+
+
+def explain_if_possible(run: Run) -> None:
+    """Write explanation.json if the run has learned a cost that can be explained; never a reason to fail."""
+    if (run.path / "model" / "cost.safetensors").exists():
+        with suppress(UserError):
+            save_explanation(run, explain(run), pictures=False)
+
+
+def refresh_explanation(run: Run) -> None:
+    """Write an existing explanation again: another threshold makes another rule. A damaged one is left alone."""
+    if (run.path / "explanation.json").exists():
+        # The threshold stands, whether or not it can be explained.
+        with suppress(UserError, AttributeError, KeyError, TypeError, ValueError):
+            of = run.read("explanation.json").get("of")
+            save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())

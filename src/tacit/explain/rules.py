@@ -1,30 +1,34 @@
 """A learned cost as a short rule over named features: "x < -2.4, or pitch > 5 and z < 0.1".
 
-A rule is a disjunction of clauses, a clause a conjunction of one or two bounds on single features. It is fitted to the
-set  {cost > threshold}  on states that the learner tried, clause by clause: the one is added that puts most further
-states on the right side, as long as it gains a few per cent; a second bound must pay for itself. A clause may hold
-for next to no demonstrated state. Half of the states is for fitting, the other half for measuring how faithful the rule
-is to the cost. What is true is not looked at.
+A rule is a disjunction of clauses. A clause is a conjunction of one or two bounds on single features. The rule is
+fitted to the set  {cost > threshold}  on states that the learner tried, one clause at a time: each step adds the clause
+that puts most further states on the right side, as long as it gains a few per cent. A second bound must pay for itself.
+A clause may hold for almost no demonstrated state. Half of the states are for fitting, the other half for measuring how
+faithful the rule is to the cost. The true constraint is never used.
 
-For each bound two more numbers say what cannot be known. Along its feature, for states that satisfy the clause's other
-bound:
+Each bound has two more numbers, which delimit what the data cannot decide. They are taken along its feature, for states
+that satisfy the clause's other bound:
 
-    demonstrated   the demonstrations' extreme: no demonstration goes beyond
-    certain        the value beyond which lies only a tenth of what the agent without constraint does out there
+    demonstrated   the demonstrations' extreme: no demonstration goes beyond it
+    certain        the value beyond which only a tenth of the unconstrained agent's states out there lie
 
-A wall anywhere between the two explains the demonstrations as well as the learned one: they stay on this side of it,
-and it keeps the agent from nearly all of what it would do. A wall beyond `certain` would not explain them, as it would
-hardly be in the way. So, if the constraint is a bound on that feature, everything beyond `certain` is forbidden, and
-between the two nothing is known.
+A limit anywhere between the two explains the demonstrations as well as the learned one does: they stay on the allowed
+side, and it keeps the agent from nearly all of what it would do. A limit beyond `certain` would hardly be in the way,
+and so not explain them. If the constraint is a bound on that feature, everything beyond `certain` is therefore
+forbidden, and between the two the data cannot tell.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tacit.cost.bounds import CLAUSE, Bound
+from tacit.run.summary import Agreement, ClauseEntry
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -42,53 +46,23 @@ ENOUGH = 20
 
 
 @dataclass(frozen=True)
-class Bound:
-    """feature < value, or feature > value."""
-
-    feature: str
-    relation: str
-    value: float
-    demonstrated: float | None = None
-    certain: float | None = None
-    """See the module's docstring; None where nothing is known of it."""
-    low: float | None = None
-    high: float | None = None
-    """Interval of `value` over an ensemble."""
-
-    def holds(self, column: Array) -> Mask:
-        return column < self.value if self.relation == "<" else column > self.value
-
-    @property
-    def open_band(self) -> tuple[float, float] | None:
-        """Between which values nothing can be known; None if that is nowhere."""
-        if self.demonstrated is None:
-            return None
-        ends = [self.demonstrated, self.value] + ([] if self.certain is None else [self.certain])
-        low, high = min(ends), max(ends)
-        return None if short(low) == short(high) else (low, high)
-
-    def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {short(self.value)}"
-
-
-@dataclass(frozen=True)
 class Clause:
-    """All of its bounds hold."""
+    """A conjunction: it holds where all of its bounds hold."""
 
     bounds: tuple[Bound, ...]
     share: float = 0.0
-    """Of the states that the cost rejects, those that this clause explains first."""
+    """Share of the states that the cost rejects which this clause is the first to explain."""
 
     def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
         return np.logical_and.reduce([bound.holds(rows[:, columns[bound.feature]]) for bound in self.bounds])
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.bounds))
+        return " and ".join(f"{bound:.3g}" for bound in self.bounds)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Some clause holds."""
+    """A disjunction: it holds where any of its clauses holds."""
 
     clauses: tuple[Clause, ...]
 
@@ -103,13 +77,20 @@ class Rule:
         parts = [f"({c})" if len(c.bounds) > 1 and len(self.clauses) > 1 else str(c) for c in self.clauses]
         return " or ".join(parts) or "nothing is forbidden"
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        return [asdict(clause) | {"text": str(clause)} for clause in self.clauses]
+    @property
+    def bounds(self) -> list[Bound]:
+        """Of all clauses, in order."""
+        return [bound for clause in self.clauses for bound in clause.bounds]
 
+    def map_bounds(self, change: Callable[[Bound], Bound]) -> Rule:
+        """The rule with every bound changed."""
+        return Rule(tuple(replace(clause, bounds=tuple(map(change, clause.bounds))) for clause in self.clauses))
 
-def short(value: float) -> str:
-    """Three digits: what a person reads."""
-    return f"{value:.3g}"
+    def to_json(self) -> list[ClauseEntry]:
+        return [
+            {"bounds": [bound.to_json(CLAUSE) for bound in clause.bounds], "share": clause.share, "text": str(clause)}
+            for clause in self.clauses
+        ]
 
 
 @dataclass(frozen=True)
@@ -120,23 +101,23 @@ class Sample:
     expert_range: Array
     """(2, width) the extremes of all demonstrated states, of which `expert` may be a part."""
     nominal: Array
-    """Of an agent that knows no constraint."""
+    """Of an agent that follows the reward alone."""
     learner: Array
     """Of the agent that was learned."""
     history: Array | None = None
     """Of that agent from the first to the last phase of its learning."""
     nominal_truth: Array | None = None
     history_truth: Array | None = None
-    """(n,) the environment's own cost, for judging; None if unknown."""
+    """(n,) the environment's own cost, for judging alone; None if it is not reported."""
 
     @property
     def tried(self) -> Array:
-        """What the learner tried, from the beginning."""
+        """Everything that the learner tried, from the beginning of its training."""
         return np.concatenate([self.nominal, self.learner if self.history is None else self.history])
 
     @property
     def truth(self) -> Mask | None:
-        """(n,) of the tried ones."""
+        """(n,) which of the tried states truly violate; None if that is not known of all."""
         if self.nominal_truth is None or self.history_truth is None:
             return None
         truth = np.concatenate([self.nominal_truth, self.history_truth])
@@ -144,7 +125,7 @@ class Sample:
 
 
 def fit(forbidden: Mask, sample: Sample, columns: dict[str, int]) -> Rule:
-    """The rule for `forbidden` (n,), said of `sample.tried`; columns: {feature: column}."""
+    """The rule that describes the states of `sample.tried` that are `forbidden` (n,); columns: {feature: column}."""
     rows, target = sample.tried[::2], forbidden[::2]
     if not target.any():
         return Rule(())
@@ -180,15 +161,15 @@ def _best_clause(rows: Array, gain: Array, sample: Sample, columns: dict[str, in
 def _outside(feature: str, column: int, rows: Array, sample: Sample) -> list[Bound]:
     """Bounds beyond what the demonstrations do, at the learner's quantiles there."""
     low, high = (float(x) for x in sample.expert_range[:, column])
-    found = []
+    bounds = []
     for relation, extreme, beyond in (
         ("<", low, rows[rows[:, column] < low, column]),
         (">", high, rows[rows[:, column] > high, column]),
     ):
         if len(beyond):
             values = np.quantile(beyond, np.linspace(0.0, 1.0, SINGLE_VALUES))
-            found += [Bound(feature, relation, float(value)) for value in (extreme, *np.unique(values))]
-    return found
+            bounds += [Bound(feature, relation, float(value)) for value in (extreme, *np.unique(values))]
+    return bounds
 
 
 def _best_pair(rows: Array, gain: Array, sample: Sample, columns: dict[str, int]) -> tuple[float, Clause] | None:
@@ -205,10 +186,10 @@ def _best_pair(rows: Array, gain: Array, sample: Sample, columns: dict[str, int]
     if len(chosen) < 2:
         return None
     holds = np.stack([bound.holds(rows[:, columns[bound.feature]]) for bound in bounds]).astype(np.float32)
-    shown = np.stack([b.holds(sample.expert[:, columns[b.feature]]) for b in bounds]).astype(np.float32)
+    expert = np.stack([b.holds(sample.expert[:, columns[b.feature]]) for b in bounds]).astype(np.float32)
     scores = (holds * gain) @ holds.T
     same = np.array([[a.feature == b.feature for b in bounds] for a in bounds])
-    scores[same | ((shown @ shown.T) > DEMONSTRATED * shown.shape[1])] = -np.inf
+    scores[same | ((expert @ expert.T) > DEMONSTRATED * expert.shape[1])] = -np.inf
     first, second = np.unravel_index(int(np.argmax(scores)), scores.shape)
     value = float(scores[first, second])
     return (value, Clause((bounds[first], bounds[second]))) if value > 0 else None
@@ -219,14 +200,14 @@ def _allowed(bounds: tuple[Bound, ...], sample: Sample, columns: dict[str, int])
 
 
 def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Clause:
-    """What the demonstrations leave open, along each bound."""
+    """The clause with what the demonstrations leave open along each of its bounds."""
     bounds = []
     for i, bound in enumerate(clause.bounds):
         rest = Clause(clause.bounds[:i] + clause.bounds[i + 1 :])
-        column, below = columns[bound.feature], bound.relation == "<"
+        column, below = columns[bound.feature], bound.below
         if rest.bounds:
-            shown = sample.expert[rest.holds(sample.expert, columns), column]
-            extreme = None if not len(shown) else float(shown.min() if below else shown.max())
+            values = sample.expert[rest.holds(sample.expert, columns), column]
+            extreme = None if not len(values) else float(values.min() if below else values.max())
         else:
             extreme = float(sample.expert_range[0 if below else 1, column])
         certain = None
@@ -237,7 +218,7 @@ def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Claus
             if len(beyond) >= ENOUGH:
                 certain = float(np.quantile(beyond, BEYOND if below else 1.0 - BEYOND))
                 break
-        bounds.append(Bound(bound.feature, bound.relation, bound.value, extreme, certain))
+        bounds.append(replace(bound, demonstrated=extreme, certain=certain))
     return Clause(tuple(bounds), clause.share)
 
 
@@ -245,8 +226,8 @@ def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Claus
 # How good it is
 
 
-def agreement(held: Mask, target: Mask) -> dict[str, float]:
-    """Shares of all on which two sets agree, of the first that is in the second, of the second that is in the first."""
+def agreement(held: Mask, target: Mask) -> Agreement:
+    """How far two sets of states (n,) agree."""
     both = float((held & target).sum())
     return {
         "agreement": float((held == target).mean()),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.demos import collect, save
 from tacit.demos.data import from_trajectories
 from tacit.errors import RunFailed, UserError
-from tacit.evaluate import copies_for, evaluate, summarize
+from tacit.evaluate import copies_for, evaluations
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
 from tacit.run import versions
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from tacit.demos import Demonstrations
     from tacit.demos.data import Trajectory
-    from tacit.evaluate import Episodes
     from tacit.policy import Policy
     from tacit.run import Run
 
@@ -148,22 +147,6 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
         return ((value < bound) if below else (value > bound)).astype(np.float64)
 
     return cost
-
-
-def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int, discount: float = 1.0) -> dict[str, Any]:
-    """{"stochastic": ..., "deterministic": ...}, each metric with its interval; `discount` is for discounted_return."""
-
-    def deterministic(obs: Any, rng: np.random.Generator) -> Any:
-        return policy.act(obs, rng, deterministic=True)
-
-    results: dict[str, Episodes] = {
-        "stochastic": evaluate(env, policy, episodes, seed=seed + 10_000, discount=discount),
-        "deterministic": evaluate(env, deterministic, episodes, seed=seed + 10_000, discount=discount),
-    }
-    return {
-        name: {key: value for key, value in summarize(result).items() if isinstance(value, dict)}
-        for name, result in results.items()
-    }
 
 
 def demonstrate(

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UserError
-from tacit.evaluate import copies_for
+from tacit.evaluate import copies_for, demonstrated, evaluations
 from tacit.forward import agent, collect
 from tacit.forward.collect import interface_of, make_vec
-from tacit.forward.expert import evaluations
-from tacit.inverse.exact_run import demonstrated
 from tacit.policy import Policy
 from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
 from tacit.run.trainer import train as train_in_folder

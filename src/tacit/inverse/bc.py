@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
-from tacit.evaluate import copies_for
+from tacit.evaluate import copies_for, evaluations
 from tacit.forward import agent, nets, normalize
 from tacit.forward.collect import interface_of, make_vec
-from tacit.forward.expert import evaluations
 from tacit.forward.references import beside
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy

@@ -140,7 +140,7 @@ def of_infeasible(diagnosis: Diagnosis, beta: float, objective: str) -> Certific
         backward_error=math.inf,
         dual_value=-math.inf,
         primal_value=math.nan,
-        statement=diagnosis.in_words(),
+        statement=diagnosis.describe(),
     )
 
 

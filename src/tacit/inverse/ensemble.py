@@ -1,12 +1,13 @@
-"""How far the constraint map depends on which demonstrations there happened to be: fitted again on resampled ones.
+"""An ensemble of constraint maps: how much the map depends on the sample of demonstrations.
 
-Member b of the ensemble is the map of `constraint_map` for as many trajectories as there are, drawn with replacement,
-against the states of the learner that the run kept; its threshold is what nine in ten of its own demonstrations stay
-below. Works from a run folder, for every method that keeps samples there.
+Each member is the map of `constraint_map` for as many trajectories as the run has, drawn with replacement, against the
+learner's states that the run kept. Its threshold is the value that nine in ten of its own demonstrations stay below. It
+works from the run folder of any method that keeps samples there.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from tacit.cost import LearnedCost, load_cost
 from tacit.cost.calibration import usual_threshold
 from tacit.cost.ensemble import MOST_MEMBERS, CostEnsemble
 from tacit.errors import UserError
+from tacit.inverse import constraint_map
 from tacit.run import storage
+from tacit.run.progress import live
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -25,21 +28,16 @@ Array = NDArray[Any]
 
 
 def fit_ensemble(run: Run, members: int, seed: int = 0) -> CostEnsemble:
-    """The ensemble of a finished run."""
-    from dataclasses import replace
-
-    from tacit.inverse import constraint_map
-    from tacit.run.progress import live
-
+    """Fit an ensemble to the samples of a finished run."""
     if not 2 <= members <= MOST_MEMBERS:
         raise UserError(f"an ensemble has 2 to {MOST_MEMBERS} members, not {members}")
     cost = load_cost(run)
     file = run.path / "samples.safetensors"
     if not isinstance(cost, LearnedCost) or not file.exists():
-        raise UserError(f"{run.path} kept no samples to fit an ensemble to; only deep runs do")
+        raise UserError(f"{run.path} has no samples to fit an ensemble to; only deep runs have them")
     kept = storage.load_arrays(file)[0]
     learner = np.concatenate([kept["nominal"], kept.get("history", kept["learner"])])
-    known = cost.of_rows(learner)
+    costs = cost.of_rows(learner)
     trajectories = demonstrated_rows(run, cost)
     settings = run.config["config"]
     fitted = []
@@ -51,7 +49,7 @@ def fit_ensemble(run: Run, members: int, seed: int = 0) -> CostEnsemble:
                 cost.inputs,
                 np.concatenate(chosen),
                 learner,
-                known,
+                costs,
                 rng,
                 at=cost.at,
                 expert_square=settings.get("expert_square", 0.0),

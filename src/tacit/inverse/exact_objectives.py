@@ -15,8 +15,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
+from tacit.evaluate_exact import reachable_states
 from tacit.forward.soft_policy_iteration import Plan, SparseFactor, plan, response, structure_of
-from tacit.inverse import feasibility
 from tacit.tabular import MDP
 
 DENSE_FEATURES = 1000  # up to here the Hessian is formed; beyond, matrix-free
@@ -47,7 +47,7 @@ class Geometry:
     @cached_property
     def visitable(self) -> np.ndarray:
         """(S*A,) pairs that some policy takes."""
-        return np.repeat(feasibility.reachable(self.mdp) & ~self.mdp.terminal, self.mdp.n_actions)
+        return np.repeat(reachable_states(self.mdp) & ~self.mdp.terminal, self.mdp.n_actions)
 
     @cached_property
     def irrelevant(self) -> np.ndarray:

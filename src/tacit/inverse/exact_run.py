@@ -6,22 +6,37 @@ interrupted run starts again and ends with the same files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import gymnasium
 import numpy as np
 
+from tacit.algorithms import make_config
+from tacit.demos import Demonstrations, expert_policy
+from tacit.envs.gridworld import GridworldSpec
 from tacit.errors import RunFailed, UserError
+from tacit.evaluate import (
+    TabularEvaluation,
+    cost_quality,
+    demonstrated,
+    evaluate_exact,
+    excess_over_expert,
+    reachable_states,
+)
+from tacit.forward.soft_policy_iteration import plan
+from tacit.inverse import certificate, exact_objectives, feasibility, mce_exact, trajectories
+from tacit.inverse.identifiability import LARGEST, identifiability
+from tacit.machine import one_blas_thread
 from tacit.run import storage
+from tacit.run.progress import live
+from tacit.run.summary import Blame, Budget, Diagnosis, Summary, Table
+from tacit.tabular import MDP, Solution, feature_matrix
 
 if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
-    from tacit.envs.gridworld import GridworldSpec
-    from tacit.evaluate import Episodes, TabularEvaluation
-    from tacit.inverse.certificate import Certificate
     from tacit.run import Run
-    from tacit.tabular import MDP, Solution
 
 PICTURE_BETA = 0.01
 """The paper's figure shows the cost at this temperature."""
@@ -58,8 +73,6 @@ class Config:
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    from tacit.inverse import mce_exact
-
     gridworld_of(env_id, env_kwargs).model()
     mce_exact.positive("beta", config.beta)
     mce_exact.positive("budget", config.budget, or_zero=True)
@@ -67,38 +80,41 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     mce_exact.Options(**{name: getattr(config, name) for name in names})
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
+) -> Summary:
     """Solve, evaluate, and write everything that the run folder of an exact run holds; returns the summary."""
     spec = gridworld_of(env_id, env_kwargs)
     mdp, pairs = spec.model(), spec.to_tabular(demos)
     solution = _solve(mdp, pairs, config, config.beta, run)
-    certificate = solution.certificate.to_dict()
+    proof = solution.certificate.to_dict()
     if solution.diagnosis is not None:
         diagnosis = _diagnosis(spec, solution)
-        run.write("certificate.json", certificate | {"statement": diagnosis["text"]})
+        run.write("certificate.json", proof | {"statement": diagnosis["text"]})
         run.save_model("proof", {"farkas": solution.diagnosis.farkas}, {"kind": "no policy keeps to the limits"})
         blame = solution.diagnosis.farkas.reshape(spec.n_states, -1).sum(axis=1)
-        _write_figures(run, spec, _given(spec, demos) | {"blame": blame})
+        write_figures(run, spec, base_figures(spec, demos) | {"blame": blame})
         return {"status": solution.status, "statement": diagnosis["text"], "diagnosis": diagnosis}
-    run.write("certificate.json", certificate)
-    summary: dict[str, Any] = {"status": solution.status, "statement": solution.certificate.statement}
+    run.write("certificate.json", proof)
     _save_models(run, spec, solution, config)
     agents = evaluations(spec, mdp, solution.policy, demos, config.beta)
     _save_figures(run, spec, mdp, demos, config, solution, agents)
-    return summary | {
+    return {
+        "status": solution.status,
+        "statement": solution.certificate.statement,
         "table": as_table(agents, demos, mdp.discount),
         "cost_quality": quality(spec, mdp, state_cost(solution.policy, solution.cost)),
     }
 
 
+def run(*args: Any) -> Summary:
+    """Deprecated name of `train`."""
+    warnings.warn("tacit.inverse.exact_run.run is now train", DeprecationWarning, stacklevel=2)
+    return train(*args)
+
+
 def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
     """The exact model behind an environment; UserError when it has none."""
-    import gymnasium
-
-    from tacit.envs.gridworld import GridworldSpec
-
     spec = getattr(gymnasium.make(env_id, disable_env_checker=True, **env_kwargs).unwrapped, "grid", None)
     if not isinstance(spec, GridworldSpec):
         raise UserError(
@@ -108,18 +124,11 @@ def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-ex
     return spec
 
 
-def _options(config: Config) -> dict[str, Any]:
-    names = ("objective", "budget", "method", "l1", "pseudo_count", "tolerance", "step_size", "max_iterations")
-    return {name: getattr(config, name) for name in names}
-
-
 def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | None) -> Solution:
     """The solution; with a run, every iteration is logged and shown."""
-    from tacit.inverse.mce_exact import learn
-    from tacit.machine import one_blas_thread
-    from tacit.run.progress import live
-
-    steps = learn(mdp, config.features, demonstrations=pairs, beta=beta, **_options(config))
+    options: dict[str, Any] = asdict(config)
+    features = options.pop("features")
+    steps = mce_exact.learn(mdp, features, demonstrations=pairs, **{**options, "beta": beta})
     with one_blas_thread(), live(f"mce-exact, beta {beta:g}:") as update:
         while True:
             try:
@@ -138,11 +147,7 @@ def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | N
 def evaluations(
     spec: GridworldSpec, mdp: MDP, policy: np.ndarray, demos: Demonstrations, beta: float
 ) -> dict[str, TabularEvaluation]:
-    """Exact numbers of the learned agent, of the agent that knows no constraint, and of the expert if it is known."""
-    from tacit.demos import expert_policy
-    from tacit.evaluate import evaluate_exact
-    from tacit.forward.soft_policy_iteration import plan
-
+    """Exact numbers of the learned agent, of the unconstrained agent, and of the expert if its settings are known."""
     policies = {"unconstrained": plan(mdp, mdp.rewards, beta).policy, "learned": policy}
     made = demos.card
     if isinstance(made.get("beta"), float) and isinstance(made.get("weight"), float):
@@ -153,13 +158,9 @@ def evaluations(
     }
 
 
-def as_table(
-    agents: Mapping[str, TabularEvaluation], demos: Demonstrations, discount: float
-) -> dict[str, dict[str, Any]]:
-    """{agent: {metric: number}}; an expert known only from demonstrations is measured on them, with intervals."""
-    from tacit.evaluate import excess_over_expert
-
-    table: dict[str, dict[str, Any]] = {name: dict(agent.as_dict()) for name, agent in agents.items()}
+def as_table(agents: Mapping[str, TabularEvaluation], demos: Demonstrations, discount: float) -> Table:
+    """{agent: {metric: number}}; without an exact policy the expert is measured on its demonstrations."""
+    table: Table = {name: dict(agent.as_dict()) for name, agent in agents.items()}
     if "expert" not in agents:
         return {"expert": demonstrated(demos, discount), **table}
     for name, agent in agents.items():
@@ -168,51 +169,13 @@ def as_table(
     return table
 
 
-def demonstrated(demos: Demonstrations, discount: float) -> dict[str, dict[str, Any]]:
-    """{metric: number with its interval} of the demonstrations.
-
-    Not how many begin in violation: a file of demonstrations has the cost of steps, none of the first state.
-    """
-    from tacit.evaluate import summarize
-
-    found = summarize(episodes_of(demos, discount))
-    return {key: value for key, value in found.items() if isinstance(value, dict) and key != "initial_violation_rate"}
-
-
-def episodes_of(demos: Demonstrations, discount: float) -> Episodes:
-    """Demonstrations as evaluated episodes."""
-    from tacit.evaluate import Episodes
-
-    costs = None if demos.costs is None else demos.costs > 0
-    starts = demos.step_offsets
-    time = np.arange(demos.n_steps) - np.repeat(starts, demos.lengths)
-    if costs is None:
-        before = np.ones(demos.n_steps, dtype=bool)
-    else:
-        # 1 before the first violating step of each trajectory, 0 from it on.
-        before = np.concatenate([np.cumsum(part) == 0 for part in np.split(costs, starts[1:])])
-    return Episodes(
-        returns=demos.returns,
-        discounted_returns=np.add.reduceat(demos.rewards * discount**time, starts),
-        terminated_returns=np.add.reduceat(demos.rewards * before, starts),
-        violation_steps=None if costs is None else np.add.reduceat(costs.astype(np.int64), starts),
-        initial_violations=np.zeros(len(demos), dtype=bool),
-        lengths=demos.lengths,
-        terminated=demos.terminated,
-        # The first violating step counts.
-        stopped_lengths=np.minimum(np.add.reduceat(before.astype(np.int64), starts) + 1, demos.lengths),
-    )
-
-
 def quality(spec: GridworldSpec, mdp: MDP, cost: np.ndarray) -> dict[str, float]:
     """How well a cost (S,) marks the true constraint, on the cells that can be reached."""
-    from tacit.evaluate import cost_quality, reachable_states
-
     return cost_quality(cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
 
 
 def state_cost(policy: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """(S,) what a visit costs the agent; policy and cost are (S, A)."""
+    """(S,) the expected cost of a visit; policy and cost are (S, A)."""
     return (policy * cost).sum(axis=-1)
 
 
@@ -222,8 +185,8 @@ def sampler(spec: GridworldSpec, policy: np.ndarray) -> Callable[[Any, np.random
 
     def act(observations: Any, rng: np.random.Generator) -> np.ndarray:
         chances = cumulative[spec.states_of(np.asarray(observations))]
-        drawn = (chances <= rng.random(len(chances))[:, None]).sum(axis=1)
-        return np.minimum(drawn, spec.n_actions - 1)  # the last entry may be 1 - rounding
+        actions = (chances <= rng.random(len(chances))[:, None]).sum(axis=1)
+        return np.minimum(actions, spec.n_actions - 1)  # the last entry may be 1 - rounding
 
     return act
 
@@ -255,24 +218,22 @@ def _save_figures(
     agents: Mapping[str, TabularEvaluation],
 ) -> None:
     """figures.safetensors: per-cell numbers for the pictures of the report."""
-    from tacit.inverse.identifiability import LARGEST, identifiability
-
-    arrays = _given(spec, demos) | {"cost_state": state_cost(solution.policy, solution.cost)}
+    arrays = base_figures(spec, demos) | {"cost_state": state_cost(solution.policy, solution.cost)}
     for name in ("unconstrained", "learned"):
-        shown = agents[name].visits
-        assert shown is not None
-        arrays[f"{name}_visits"] = shown
+        visits = agents[name].visits
+        assert visits is not None
+        arrays[f"{name}_visits"] = visits
     if config.features == "state" and len(solution.weights) <= LARGEST:
         arrays["unknown"] = identifiability(mdp, solution, len(demos)).unknown
     if config.beta > PICTURE_BETA and config.method == "newton":
         colder = _solve(mdp, spec.to_tabular(demos), config, PICTURE_BETA, None)
         if colder.diagnosis is None:
             arrays["cost_state_beta001"] = state_cost(colder.policy, colder.cost)
-    _write_figures(run, spec, arrays)
+    write_figures(run, spec, arrays)
 
 
-def _given(spec: GridworldSpec, demos: Demonstrations) -> dict[str, np.ndarray]:
-    """What can be drawn whatever was learned."""
+def base_figures(spec: GridworldSpec, demos: Demonstrations) -> dict[str, np.ndarray]:
+    """What can be drawn before anything is learned: the map, the expert's visits, the true constraint."""
     return {
         "row": spec.cells[:, 0],
         "col": spec.cells[:, 1],
@@ -281,49 +242,45 @@ def _given(spec: GridworldSpec, demos: Demonstrations) -> dict[str, np.ndarray]:
     }
 
 
-def _write_figures(run: Run, spec: GridworldSpec, arrays: dict[str, np.ndarray]) -> None:
+def write_figures(run: Run, spec: GridworldSpec, arrays: dict[str, np.ndarray]) -> None:
     storage.save_arrays(run.path / "figures.safetensors", arrays, {"layout": "\n".join(spec.rows) + "\n"})
 
 
-def _diagnosis(spec: GridworldSpec, solution: Solution) -> dict[str, Any]:
+def _diagnosis(spec: GridworldSpec, solution: Solution) -> Diagnosis:
     """Why there is no solution, as the report shows it."""
-    found = solution.diagnosis
-    assert found is not None
+    proof = solution.diagnosis
+    assert proof is not None
 
     def name(feature: int) -> str:
-        state, action = divmod(feature, spec.n_actions) if len(found.farkas) > spec.n_states else (feature, None)
+        state, action = divmod(feature, spec.n_actions) if len(proof.farkas) > spec.n_states else (feature, None)
         row, column = spec.position_of(state)
         return f"cell ({row}, {column})" + ("" if action is None else f" {spec.action_names[action]}")
 
     limit = solution.expert_moments + solution.budget
-    blamed = [
-        {"name": name(i), "blame": float(found.farkas[i]), "expert": float(limit[i])} for i in found.to_blame[:20]
+    blamed: list[Blame] = [
+        {"name": name(i), "blame": float(proof.farkas[i]), "expert": float(limit[i])} for i in proof.to_blame[:20]
     ]
-    budgets: list[dict[str, Any]] = []
-    if found.uniform_slack is not None:
-        smallest = float(solution.budget.max()) + found.uniform_slack
+    budgets: list[Budget] = []
+    if proof.uniform_slack is not None:
+        smallest = float(solution.budget.max()) + proof.uniform_slack
         budgets.append({"budget": smallest, "why": "has a solution"})
-    if found.statistical_budget is not None:
-        largest = float(found.statistical_budget.max())
+    if proof.statistical_budget is not None:
+        largest = float(proof.statistical_budget.max())
         budgets.append({"budget": largest, "why": "allows for the sampling error of the demonstrations"})
-    names = [name(i) for i in range(len(found.farkas))]
-    return {"text": found.in_words(names), "features": blamed, "budgets": budgets}
+    names = [name(i) for i in range(len(proof.farkas))]
+    return {"text": proof.describe(names), "features": blamed, "budgets": budgets}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Checking again
 
 
-def recheck(run: Run) -> tuple[Certificate, float]:
+def recheck(run: Run) -> tuple[certificate.Certificate, float]:
     """(certificate from the weights alone, what the saved policy loses against the exact one for these weights).
 
     Model and expert come from the folder's settings and demonstrations; everything else is computed anew. A proof that
     there is no solution is checked by one run of policy iteration.
     """
-    from tacit.algorithms import make_config
-    from tacit.inverse import certificate, exact_objectives, feasibility, mce_exact, trajectories
-    from tacit.tabular import feature_matrix
-
     config = make_config(Config, run.config["config"], f"{run.path}/config.json")
     spec = gridworld_of(run.config["env"], run.config["env_kwargs"])
     mdp = spec.model()

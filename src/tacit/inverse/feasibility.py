@@ -10,6 +10,7 @@ moments of finitely many demonstrations have exact zeros; then budget 0 has no s
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import norm
 
+from tacit.evaluate_exact import reachable_states
 from tacit.forward.soft_policy_iteration import PolicyResponse, backup
 from tacit.inverse.trajectories import Trajectories, trajectory_moments
 from tacit.tabular import MDP
@@ -49,7 +51,12 @@ class Diagnosis:
         return self.least_cost - self.allowed_cost
 
     def in_words(self, names: list[str] | None = None) -> str:
-        """One paragraph for a person."""
+        """Deprecated name of `describe`."""
+        warnings.warn("Diagnosis.in_words is now Diagnosis.describe", DeprecationWarning, stacklevel=2)
+        return self.describe(names)
+
+    def describe(self, names: list[str] | None = None) -> str:
+        """The proof and the remedies, in one paragraph."""
         label = [names[i] if names else f"feature {i}" for i in self.to_blame[:5]]
         more = f" and {len(self.to_blame) - 5} more" if len(self.to_blame) > 5 else ""
         text = (
@@ -67,22 +74,6 @@ class Diagnosis:
                 f"{self.statistical_budget.min():.3g} and {self.statistical_budget.max():.3g} a feature."
             )
         return text + " The objectives likelihood and plugin always have a solution."
-
-
-def reachable(mdp: MDP) -> np.ndarray:
-    """(S,) states that some policy can reach, terminal states included."""
-    reached = mdp.initial > 0
-    alive = np.repeat(~mdp.terminal, mdp.n_actions)
-    forward = sp.csr_array(sp.diags_array(alive.astype(float)) @ mdp.transitions)
-    steps = mdp.n_states if mdp.horizon is None else mdp.horizon
-    frontier = reached
-    for _ in range(steps):
-        touched = np.asarray(forward.T @ np.repeat(frontier.astype(float), mdp.n_actions)) > 0
-        frontier = touched & ~reached
-        if not frontier.any():
-            break
-        reached = reached | frontier
-    return reached
 
 
 def least_cost(mdp: MDP, cost: np.ndarray) -> float:
@@ -130,7 +121,7 @@ def farkas_proof(
 
 def decide_at_once(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
     """A proof that is cheap to find: one feature alone, or the linear program if it is small."""
-    visited = sp.diags_array(np.repeat(reachable(mdp) & ~mdp.terminal, mdp.n_actions).astype(float)) @ features
+    visited = sp.diags_array(np.repeat(reachable_states(mdp) & ~mdp.terminal, mdp.n_actions).astype(float)) @ features
     never_negative = visited.min(axis=0).toarray().ravel() >= 0
     if (never_negative & (limit < 0)).any():
         worst = int(np.argmin(np.where(never_negative, limit / feature_sizes(features), np.inf)))

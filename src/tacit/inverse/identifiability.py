@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.inverse.exact_objectives import Geometry, MomentsDual, sum_over_time
 from tacit.tabular import MDP, Solution
 
 LARGEST = 3000  # features up to which the eigenvectors are computed
@@ -39,7 +40,7 @@ class Identifiability:
 
 
 def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None = None) -> Identifiability:
-    """Null space and per-feature share of what cannot be known, at a solution.
+    """Null space, and the share of each weight that the data do not determine, at a solution.
 
     n_demonstrations: how many there were; None asks what infinitely many would leave open.
     """
@@ -59,8 +60,6 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
 
 def _hessian(mdp: MDP, solution: Solution) -> tuple[np.ndarray, float]:
     """(k, k), and max_i (1/beta) sum rho phi_i^2: what it would be if no feature depended on what came before."""
-    from tacit.inverse.exact_objectives import Geometry, MomentsDual, sum_over_time
-
     geometry = Geometry(mdp, solution.features)
     point: Any = MomentsDual(geometry, solution.expert_moments + solution.budget).at(
         solution.weights, solution.beta, None

@@ -1,27 +1,26 @@
-"""What a finished run says of itself: what the last policy does, how good the cost is, where it draws boundaries.
+"""The summary of a finished deep run: what the last policy does, how good the cost is, where it draws boundaries.
 
-The true cost of the environment is read here and nowhere before: for judging, never for learning.
+The true cost of the environment is read here for the first time: for judging, never for learning.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
-from tacit.forward.expert import evaluations
-from tacit.inverse import constraint_map, samples
-from tacit.inverse.exact_run import demonstrated
+from tacit.cost.bounds import BOUNDARY, Bound, boundaries, threshold_error
+from tacit.evaluate import demonstrated, evaluations
+from tacit.inverse import samples
 from tacit.run import storage
+from tacit.run.summary import Boundary, Summary, Threshold
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
-    from tacit.inverse.constraint_map import Boundary
     from tacit.inverse.state import State
     from tacit.inverse.trainer import Method
     from tacit.run import Run
@@ -35,32 +34,31 @@ def judge(
     state: State,
     expert: samples.Expert,
     cost: LearnedCost,
-    drawn: LearnedCost,
+    cost_map: LearnedCost,
     seed: int,
     held: Demonstrations | None = None,
-) -> dict[str, Any]:
-    """What the last policy does, how good cost and map are, and where the map draws boundaries."""
+) -> Summary:
+    """Evaluate the last policy, judge cost and map (the same if there is none), and read the map's boundaries."""
     table = evaluations(env, method.policy_of(state), config.eval_episodes, seed, config.gamma)
-    shown = demonstrated(demos, config.gamma)
     rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
-    found = constraint_map.boundaries(drawn, expert.rows, rows, method.ceiling(config, cost, rows))
-    summary: dict[str, Any] = {
+    bounds = boundaries(cost_map, expert.rows, rows, method.ceiling(config, cost, rows))
+    summary: Summary = {
         "table": {
-            "demonstrations": shown,
+            "demonstrations": demonstrated(demos, config.gamma),
             "learned": table["stochastic"],
             "learned, deterministic": table["deterministic"],
         },
         "demonstrations": demos.summary(),
-        "boundaries": [asdict(boundary) for boundary in found[:5]],
+        "boundaries": [cast(Boundary, bound.to_json(BOUNDARY)) for bound in bounds[:5]],
     }
-    costs = {"cost": cost} if drawn is cost else {"cost": cost, "map": drawn}
+    costs = {"cost": cost} if cost_map is cost else {"cost": cost, "map": cost_map}
     levels = {name: quality.threshold_of(one, expert.rows, expert.lengths, rows) for name, one in costs.items()}
     if np.isfinite(truth).all() and 0 < (truth > 0).mean() < 1:
-        found_of = {n: quality.detection(c.of_rows(rows), truth > 0, levels[n][0]) for n, c in costs.items()}
-        best = found_of.get("map", found_of["cost"])
-        summary["cost_quality"] = {key: best[key] for key in ("auroc", "auprc", "iou", "best_iou")}
-        summary["cost_quality"]["auroc_cost"] = found_of["cost"]["auroc"]
+        scores = {n: quality.detection(c.of_rows(rows), truth > 0, levels[n][0]) for n, c in costs.items()}
+        main = scores.get("map", scores["cost"])
+        summary["cost_quality"] = {key: main[key] for key in ("auroc", "auprc", "iou", "best_iou")}
+        summary["cost_quality"]["auroc_cost"] = scores["cost"]["auroc"]
     last = slice(-quality.LAST_PHASES, None)
     on = quality.distributions(
         env,
@@ -73,29 +71,28 @@ def judge(
         seed=seed,
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
-    summary |= method.details(env, config, state, cost)
+    summary |= cast(Summary, method.details(env, config, state, cost))
     task = getattr(env.unwrapped, "task", None)
     if task is not None:
-        summary["threshold"] = _threshold(found, task.constraint)
+        summary["threshold"] = _threshold(bounds, task.constraint)
     return summary
 
 
-def _threshold(found: list[Boundary], truth: Any) -> dict[str, Any]:
-    """The map's boundary on the side of the true one, and how far it is from where it could be."""
-    side = truth.relation[0]
-    nearest = next((b for b in found if b.feature == truth.feature and b.relation == side), None)
-    if nearest is None:
+def _threshold(bounds: list[Bound], truth: Any) -> Threshold:
+    """The map's bound on the side of the true one, and how far it is from where it could be."""
+    nearest = next((b for b in bounds if b.side == (truth.feature, truth.relation.startswith("<"))), None)
+    if nearest is None or nearest.demonstrated is None:
         return {"truth": str(truth), "found": None}
     return {
         "truth": str(truth),
         "found": str(nearest),
         "demonstrated": nearest.demonstrated,
-        "error": constraint_map.threshold_error(nearest, truth.bound),
+        "error": threshold_error(nearest, truth.bound),
     }
 
 
 def save_samples(run: Run, state: State, expert: samples.Expert, rows: int = 4000) -> None:
-    """A few thousand of the states that were compared, for pictures and rules; what is true of them, for judging."""
+    """Save a few thousand of the states that were compared, for pictures and rules, and their true costs."""
 
     def thinned(array: NDArray[Any]) -> NDArray[Any]:
         return array[:: max(1, -(-len(array) // rows))].astype(np.float32)

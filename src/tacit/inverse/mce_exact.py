@@ -161,9 +161,9 @@ def _newton_steps(problem: Problem, beta: float, settings: Options, proof: list[
             return False
         suspicious = 2 * largest  # the test is a hard planning problem: not at every step
         ray = point.original.weights
-        found = feasibility.farkas_proof(geometry.mdp, geometry.features, problem.limit, ray)
-        proof.extend([found] if found is not None else [])
-        return found is not None
+        diagnosis = feasibility.farkas_proof(geometry.mdp, geometry.features, problem.limit, ray)
+        proof.extend([diagnosis] if diagnosis is not None else [])
+        return diagnosis is not None
 
     for progress in dual_newton.minimise(scaled, int(relevant.sum()), schedule, give_up):
         yield replace(progress, point=progress.point.original, beta=progress.point.original.beta)

@@ -39,9 +39,13 @@ import numpy as np
 
 from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import Plan, plan
+from tacit.inverse import exact_run
 from tacit.inverse import trajectories as paths
 from tacit.inverse.mce_exact import positive
 from tacit.inverse.trajectories import Trajectories
+from tacit.machine import one_blas_thread
+from tacit.run.progress import live
+from tacit.run.summary import Summary
 from tacit.tabular import MDP
 
 if TYPE_CHECKING:
@@ -72,7 +76,7 @@ class Config:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class ForbiddenSet:
     """The forbidden states so far."""
 
     states: tuple[int, ...]
@@ -181,7 +185,7 @@ def learn(
     d_kl: float = 0.1,
     risk: float = 0.5,
     max_states: int = 1000,
-) -> Iterator[Found]:
+) -> Iterator[ForbiddenSet]:
     """Yield the forbidden set, first the empty one, then after every state that is added.
 
     mdp: with a horizon; its discount is not used. demonstrations: (states, actions) pairs of integer arrays.
@@ -194,19 +198,19 @@ def learn(
     if not causal and any(len(states) == len(actions) for states, actions in pairs):
         raise UserError("every demonstration needs its final state: one state more than actions")
     candidates = candidate_states(mdp, pairs, causal, risk)
-    found = Found((), float(_likelihood(mdp, pairs, causal, beta, risk, (), np.array([-1]))[0]))
-    yield found
-    while len(found.states) < max_states and len(candidates):
-        tried = _likelihood(mdp, pairs, causal, beta, risk, found.states, candidates)
-        # States that lie in series gain the same but for rounding: the first of them, on every machine.
+    chosen = ForbiddenSet((), float(_likelihood(mdp, pairs, causal, beta, risk, (), np.array([-1]))[0]))
+    yield chosen
+    while len(chosen.states) < max_states and len(candidates):
+        tried = _likelihood(mdp, pairs, causal, beta, risk, chosen.states, candidates)
+        # States that lie in series gain the same apart from rounding. Take the first, on every machine.
         best = int(np.argmax(tried >= tried.max() - 1e-9))
-        gain = float(tried[best]) - found.log_likelihood
+        gain = float(tried[best]) - chosen.log_likelihood
         if not gain > d_kl:
             return
-        states = (*found.states, int(candidates[best]))
-        found = Found(states, float(tried[best]), (*found.gains, gain))
+        states = (*chosen.states, int(candidates[best]))
+        chosen = ForbiddenSet(states, float(tried[best]), (*chosen.gains, gain))
         candidates = np.delete(candidates, best)
-        yield found
+        yield chosen
 
 
 def candidate_states(mdp: MDP, pairs: Trajectories, causal: bool, risk: float) -> np.ndarray:
@@ -268,64 +272,57 @@ def check_settings(beta: float, d_kl: float, risk: float, max_states: int) -> No
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    from tacit.inverse.exact_run import gridworld_of
-
-    gridworld_of(env_id, env_kwargs, "ml-greedy").model(finite=True, discount=1.0)
+    exact_run.gridworld_of(env_id, env_kwargs, "ml-greedy").model(finite=True, discount=1.0)
     check_settings(config.beta, config.d_kl, config.risk, config.max_states)
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
+) -> Summary:
     """Infer, plan, evaluate, and write the run folder; returns the summary."""
-    from tacit.inverse import exact_run
-    from tacit.machine import one_blas_thread
-
     algo = run.config["algo"]
     spec = exact_run.gridworld_of(env_id, env_kwargs, algo)
     with one_blas_thread():
-        found = _search(run, spec, demos, config, causal=algo == CAUSAL)
+        forbidden = _search(run, spec, demos, config, causal=algo == CAUSAL)
         mdp = spec.model()
-        policy = plan_around(mdp, found.states, config.beta, config.risk).policy
-    marked = np.isin(np.arange(spec.n_states), found.states).astype(np.float64)
+        policy = plan_around(mdp, forbidden.states, config.beta, config.risk).policy
+    marked = np.isin(np.arange(spec.n_states), forbidden.states).astype(np.float64)
     card: dict[str, Any] = {"algo": algo, "env": env_id, "env_kwargs": dict(env_kwargs), "kind": "tabular"}
     card |= {"feature_names": ["row", "column"], "states": "cells that are no wall, row by row"}
     run.save_model("policy", {"policy": policy, "cells": spec.cells}, card)
     cost = {"weights": marked, "cost": np.repeat(marked[:, None], spec.n_actions, axis=1), "cells": spec.cells}
-    order = np.array(found.states, dtype=np.int64)
+    order = np.array(forbidden.states, dtype=np.int64)
     run.save_model("cost", cost | {"states": order}, {**card, "unit": "1 in forbidden states, 0 elsewhere"})
     agents = exact_run.evaluations(spec, mdp, policy, demos, config.beta)
     visits = {f"{name}_visits": np.asarray(agents[name].visits) for name in ("unconstrained", "learned")}
-    exact_run._write_figures(run, spec, exact_run._given(spec, demos) | visits | {"forbidden": marked})
+    exact_run.write_figures(run, spec, exact_run.base_figures(spec, demos) | visits | {"forbidden": marked})
     return {
-        "statement": _statement(spec, found, config),
+        "statement": _statement(spec, forbidden, config),
         "table": exact_run.as_table(agents, demos, mdp.discount),
         "cost_quality": exact_run.quality(spec, mdp, marked),
-        "forbidden": [list(spec.position_of(state)) for state in found.states],
-        "gains": list(found.gains),
+        "forbidden": [list(spec.position_of(state)) for state in forbidden.states],
+        "gains": list(forbidden.gains),
     }
 
 
-def _search(run: Run, spec: GridworldSpec, demos: Demonstrations, config: Config, causal: bool) -> Found:
-    from tacit.run.progress import live
-
+def _search(run: Run, spec: GridworldSpec, demos: Demonstrations, config: Config, causal: bool) -> ForbiddenSet:
     mdp = spec.model(finite=True, discount=1.0)
     settings: dict[str, Any] = asdict(config)
-    found = Found((), -np.inf)
+    forbidden = ForbiddenSet((), -np.inf)
     with live(f"{run.config['algo']}:") as update:
-        for found in learn(mdp, spec.to_tabular(demos), causal=causal, **settings):
-            record = {"iteration": len(found.states), "log_likelihood": found.log_likelihood}
-            run.log(record | ({"state": found.states[-1], "gain": found.gains[-1]} if found.states else {}))
-            update(f"{len(found.states)} forbidden  log-likelihood {found.log_likelihood:.3f}")
-    return found
+        for forbidden in learn(mdp, spec.to_tabular(demos), causal=causal, **settings):
+            record = {"iteration": len(forbidden.states), "log_likelihood": forbidden.log_likelihood}
+            run.log(record | ({"state": forbidden.states[-1], "gain": forbidden.gains[-1]} if forbidden.states else {}))
+            update(f"{len(forbidden.states)} forbidden  log-likelihood {forbidden.log_likelihood:.3f}")
+    return forbidden
 
 
-def _statement(spec: GridworldSpec, found: Found, config: Config) -> str:
-    if not found.states:
+def _statement(spec: GridworldSpec, forbidden: ForbiddenSet, config: Config) -> str:
+    if not forbidden.states:
         return f"No cell makes the demonstrations likelier by more than {config.d_kl:g} nats: nothing is forbidden."
-    shown = ", ".join(str(spec.position_of(state)) for state in found.states[:10])
-    more = "" if len(found.states) <= 10 else f" and {len(found.states) - 10} more"
+    listed = ", ".join(str(spec.position_of(state)) for state in forbidden.states[:10])
+    more = "" if len(forbidden.states) <= 10 else f" and {len(forbidden.states) - 10} more"
     return (
-        f"Forbidden (row, column), the most telling first: {shown}{more}. Together they make a demonstration "
-        f"{sum(found.gains):.3g} nats likelier."
+        f"Forbidden (row, column), the most telling first: {listed}{more}. Together they make a demonstration "
+        f"{sum(forbidden.gains):.3g} nats likelier."
     )

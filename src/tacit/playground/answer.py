@@ -1,7 +1,7 @@
-"""A scene solved: what the page shows.
+"""Solve a scene: everything that the page shows.
 
-The learner is given the map without the constraint and the demonstrations, nothing else. The truth is read in two
-places only: to make the expert's demonstrations, and, when the page asks to compare, to judge the answer afterwards.
+The learner gets the map without the constraint, and the demonstrations. The truth is read in two places only: to make
+the expert's demonstrations, and, if the page asks for a comparison, to judge the answer afterwards.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
@@ -25,15 +25,64 @@ from tacit.machine import one_blas_thread
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
     from tacit.inverse.feasibility import Diagnosis
-    from tacit.playground.scene import Scene
+    from tacit.playground.scene import PathEntry, Scene
     from tacit.tabular import MDP, Solution
 
 TIME_LIMIT = 30.0
-"""Seconds; the largest maps take up to ten on a busy machine."""
+"""Seconds. The largest maps take up to ten on a busy machine."""
 UNKNOWN = 0.5
-"""As in the report: a cell is not known when more than half of its weight lies in directions not revealed."""
+"""As in the report: a cell is not known if more than half of its weight lies in directions that are not revealed."""
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
+Grid = list[list[float | None]]
+"""One number per cell, row by row; None for walls."""
+Agent = Literal["unconstrained", "learned", "demonstrations"]
+
+
+class Conflict(TypedDict):
+    """Why there is no solution."""
+
+    violation: float
+    blame: Grid
+    cells: list[list[int]]
+    """The cells with the largest share of the blame."""
+    budget: float | None
+    """One that would do, rounded up to two digits."""
+
+
+class Comparison(TypedDict):
+    """Agents in the true world, and the cost as a map of the true constraint."""
+
+    agents: dict[str, dict[str, float]]
+    quality: dict[str, float] | None
+    constrained: int
+    """Number of truly constrained cells."""
+
+
+class Answer(TypedDict, total=False):
+    """What the page gets, as plain JSON."""
+
+    own: int
+    """Number of demonstrations by hand."""
+    expert: list[PathEntry]
+    """The expert's demonstrations."""
+    visits: dict[Agent, Grid]
+    """Expected visits in an episode."""
+    policy: dict[Agent, list[list[float]]]
+    """(states, actions)"""
+    reachable: Grid
+    status: str
+    """"empty" without demonstrations, else that of the solution."""
+    certificate: dict[str, Any]
+    diagnosis: Conflict
+    """Instead of cost, unknown and never, if there is no solution."""
+    cost: Grid
+    unknown: Grid
+    """How much of each cell's cost these demonstrations do not reveal."""
+    never: Grid
+    """How much of it no demonstration can reveal."""
+    comparison: Comparison
+    seconds: float
 
 
 class Superseded(Exception):
@@ -42,41 +91,41 @@ class Superseded(Exception):
 
 def answer(
     scene: Scene, *, compare: bool = False, superseded: Callable[[], bool] = lambda: False, limit: float = TIME_LIMIT
-) -> dict[str, Any]:
-    """Plain JSON. Per-cell numbers are lists of rows, None for walls. Raises Superseded, or UserError."""
+) -> Answer:
+    """Solve a scene. Raises Superseded, or UserError."""
     started = time.perf_counter()
     world = scene.world
     mdp = world.model()
     with one_blas_thread():
         own = scene.own_demonstrations()
-        shown = _expert_demonstrations(scene)
+        by_expert = _expert_demonstrations(scene)
         without = plan(mdp, mdp.rewards, scene.beta).policy
-        found: dict[str, Any] = {
+        result: Answer = {
             "own": len(own),
-            "expert": [_as_path(world, states, actions) for states, actions in shown],
+            "expert": [_as_path(world, states, actions) for states, actions in by_expert],
             "visits": {"unconstrained": grid(world, _visits(mdp, world, without))},
             "policy": {"unconstrained": _rounded(without)},
             "reachable": grid(world, reachable_states(mdp).astype(float)),
         }
-        pairs = own + shown
+        pairs = own + by_expert
         if not pairs:
-            return found | {"status": "empty", "seconds": time.perf_counter() - started}
+            return {**result, "status": "empty", "seconds": time.perf_counter() - started}
         pairs = check_demonstrations(mdp, pairs)
-        found["visits"]["demonstrations"] = grid(world, _demonstrated(pairs, world.n_states))
+        result["visits"]["demonstrations"] = grid(world, _demonstrated(pairs, world.n_states))
         solution = _solve(mdp, pairs, scene, superseded, started + limit)
-        found |= {"status": solution.status, "certificate": _certificate(solution)}
+        result["status"], result["certificate"] = solution.status, _certificate(solution)
         if solution.diagnosis is not None:
-            found["diagnosis"] = _diagnosis(world, scene, solution.diagnosis)
+            result["diagnosis"] = _diagnosis(world, scene, solution.diagnosis)
         else:
-            known = identifiability(mdp, solution, len(pairs))
-            found["cost"] = grid(world, solution.weights)
-            found["unknown"] = grid(world, known.unknown)
-            found["never"] = grid(world, np.clip((known.null_space**2).sum(axis=1), 0.0, 1.0))
-            found["visits"]["learned"] = grid(world, _visits(mdp, world, solution.policy))
-            found["policy"]["learned"] = _rounded(solution.policy)
+            revealed = identifiability(mdp, solution, len(pairs))
+            result["cost"] = grid(world, solution.weights)
+            result["unknown"] = grid(world, revealed.unknown)
+            result["never"] = grid(world, np.clip((revealed.null_space**2).sum(axis=1), 0.0, 1.0))
+            result["visits"]["learned"] = grid(world, _visits(mdp, world, solution.policy))
+            result["policy"]["learned"] = _rounded(solution.policy)
         if compare:
-            found["comparison"] = _comparison(scene, mdp, solution, without)
-    return found | {"seconds": time.perf_counter() - started}
+            result["comparison"] = _comparison(scene, mdp, solution, without)
+    return {**result, "seconds": time.perf_counter() - started}
 
 
 def _solve(mdp: MDP, pairs: Pairs, scene: Scene, superseded: Callable[[], bool], deadline: float) -> Solution:
@@ -105,19 +154,17 @@ def _certificate(solution: Solution) -> dict[str, Any]:
     return {key: _plain(value) for key, value in numbers.items()} | {"iterations": len(solution.history)}
 
 
-def _diagnosis(world: GridworldSpec, scene: Scene, found: Diagnosis) -> dict[str, Any]:
-    """Why there is no solution, where, and the budget that would do (rounded up to two digits)."""
-    enough = None if found.uniform_slack is None else _rounded_up(scene.budget + 1.01 * found.uniform_slack)
+def _diagnosis(world: GridworldSpec, scene: Scene, proof: Diagnosis) -> Conflict:
+    enough = None if proof.uniform_slack is None else _rounded_up(scene.budget + 1.01 * proof.uniform_slack)
     return {
-        "violation": _plain(found.violation),
-        "blame": grid(world, found.farkas),
-        "cells": [list(world.position_of(state)) for state in found.to_blame],
+        "violation": _plain(proof.violation),
+        "blame": grid(world, proof.farkas),
+        "cells": [list(world.position_of(state)) for state in proof.to_blame],
         "budget": enough,
     }
 
 
-def _comparison(scene: Scene, mdp: MDP, solution: Solution, without: np.ndarray) -> dict[str, Any]:
-    """Agents in the true world, and the cost as a map of the true constraint."""
+def _comparison(scene: Scene, mdp: MDP, solution: Solution, without: np.ndarray) -> Comparison:
     truth = scene.truth
     policies = {"expert": expert_policy(truth, scene.expert.beta), "unconstrained": without}
     if solution.diagnosis is None:
@@ -149,13 +196,13 @@ def _demonstrated(pairs: Pairs, n_states: int) -> np.ndarray:
     return np.bincount(np.concatenate([states for states, _ in pairs]), minlength=n_states) / len(pairs)
 
 
-def _as_path(world: GridworldSpec, states: np.ndarray, actions: np.ndarray) -> dict[str, Any]:
+def _as_path(world: GridworldSpec, states: np.ndarray, actions: np.ndarray) -> PathEntry:
     return {"cells": world.cells[states].tolist(), "actions": actions.tolist()}
 
 
-def grid(world: GridworldSpec, values: np.ndarray) -> list[list[float | None]]:
+def grid(world: GridworldSpec, values: np.ndarray) -> Grid:
     """(S,) values as rows of the map."""
-    rows: list[list[float | None]] = [[None] * world.shape[1] for _ in range(world.shape[0])]
+    rows: Grid = [[None] * world.shape[1] for _ in range(world.shape[0])]
     for (row, column), value in zip(world.cells.tolist(), values.tolist(), strict=True):
         rows[row][column] = _plain(value)
     return rows
@@ -167,7 +214,7 @@ def _rounded(policy: np.ndarray) -> list[list[float]]:
 
 
 def _plain(value: Any) -> Any:
-    """Six digits for numbers, None for what is not finite; anything else as it is."""
+    """Numbers with six digits, None if they are not finite; anything else as it is."""
     if not isinstance(value, float):
         return value
     return float(f"{value:.6g}") if math.isfinite(value) else None

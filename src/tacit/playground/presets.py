@@ -1,11 +1,22 @@
-"""Maps to start from: the built-in layouts, and some that show one thing each."""
+"""Maps to start from: the built-in layouts, and some that each demonstrate one effect."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from tacit.envs.gridworld_map import read_layout
-from tacit.playground.scene import Expert, Scene
+from tacit.playground import scene
+from tacit.playground.scene import Expert, Scene, SceneEntry
+
+
+class Preset(TypedDict):
+    """A scene without demonstrations, to start from."""
+
+    title: str
+    about: str
+    """What to look at."""
+    scene: SceneEntry
+
 
 # (title, what to look at, layout or rows, settings)
 _PRESETS: tuple[tuple[str, str, str | tuple[str, ...], dict[str, Any]], ...] = (
@@ -42,19 +53,17 @@ _PRESETS: tuple[tuple[str, str, str | tuple[str, ...], dict[str, Any]], ...] = (
 )
 
 
-def presets() -> list[dict[str, Any]]:
-    """[{"title", "about", "scene"}]: scenes as plain JSON, without demonstrations."""
-    found = []
+def presets() -> list[Preset]:
+    """All presets, as plain JSON."""
+    entries: list[Preset] = []
     for title, about, layout, settings in _PRESETS:
         rows = read_layout(layout)[1] if isinstance(layout, str) else layout
-        found.append({"title": title, "about": about, "scene": Scene(rows, name=title, **settings).to_json()})
-    return found
+        entries.append({"title": title, "about": about, "scene": Scene(rows, name=title, **settings).to_json()})
+    return entries
 
 
-def limits() -> dict[str, Any]:
-    """What the page needs to know about what will be accepted."""
-    from tacit.playground import scene
-
+def limits() -> dict[str, float | list[float]]:
+    """The numbers that the server accepts, for the page."""
     return {
         "side": [scene.SMALLEST_SIDE, scene.LARGEST_SIDE],
         "slip": [0.0, scene.LARGEST_SLIP],

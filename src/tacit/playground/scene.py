@@ -16,7 +16,7 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -55,6 +55,37 @@ class Path:
     actions: tuple[int, ...]
 
 
+class PathEntry(TypedDict):
+    """One demonstration, as JSON."""
+
+    cells: list[list[int]]
+    actions: list[int]
+
+
+class ExpertEntry(TypedDict):
+    """`Expert` as JSON."""
+
+    n: int
+    seed: int
+    beta: float
+
+
+class SceneEntry(TypedDict):
+    """A scene as JSON; see the module's docstring."""
+
+    format: str
+    version: int
+    name: str
+    rows: list[str]
+    moves: int
+    slip: float
+    beta: float
+    budget: float
+    objective: str
+    expert: ExpertEntry
+    demonstrations: list[PathEntry]
+
+
 @dataclass(frozen=True)
 class Scene:
     """A checked scene; `parse` makes it from what a page or a file says."""
@@ -90,7 +121,7 @@ class Scene:
             pairs.append((states, np.array(path.actions)))
         return pairs
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SceneEntry:
         """As saved in a file; `parse` reads it back."""
         return {
             "format": FORMAT,
@@ -117,7 +148,7 @@ def parse(data: object) -> Scene:
     if given.get("format", FORMAT) != FORMAT:
         raise UserError(f'this is no map of the playground: its format is {short(given["format"])}, not "{FORMAT}"')
     if given.get("version", VERSION) != VERSION or isinstance(given.get("version"), bool):
-        raise UserError(f"version {short(given['version'])} is not known here; this program reads version {VERSION}")
+        raise UserError(f"version {short(given['version'])} cannot be read; this program reads version {VERSION}")
     if "rows" not in given:
         raise UserError('a scene needs "rows": the map, one string a row')
     rows = _rows(given["rows"])
@@ -194,12 +225,12 @@ def _paths(data: object, moves: int) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def _object(what: str, data: object, known: tuple[str, ...]) -> Mapping[str, Any]:
+def _object(what: str, data: object, names: tuple[str, ...]) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise UserError(f"{what} must be a JSON object, not {short(data)}")
     for key in data:
-        if key not in known:
-            raise UserError(f"{what} has an unknown entry {short(key)}; {did_you_mean(str(key)[:50], known)}")
+        if key not in names:
+            raise UserError(f"{what} has an unknown entry {short(key)}; {did_you_mean(str(key)[:50], names)}")
     return data
 
 

@@ -30,9 +30,12 @@ from typing import Any
 
 from tacit import __version__
 from tacit.errors import UserError
-from tacit.playground.answer import Superseded, answer
+from tacit.playground.answer import Answer, Superseded, answer
 from tacit.playground.presets import limits, presets
-from tacit.playground.scene import parse, short
+from tacit.playground.scene import SceneEntry, parse, short
+
+Request = dict[str, Any]
+"""The JSON object that a page sends."""
 
 MAX_BODY = 1_000_000
 READ_SECONDS = 10.0
@@ -74,7 +77,7 @@ class Desk:
 
     @contextmanager
     def turn(self, page: str) -> Iterator[Callable[[], bool]]:
-        """Wait for it; gives a function that says whether the page has come with something newer since.
+        """Wait for it; yields a function that tells whether the page has sent a newer request since.
 
         Raises Superseded if that happens while waiting, and Refused when too many other pages wait.
         """
@@ -170,7 +173,7 @@ class Server(ThreadingHTTPServer):
         self._arriving.pop(request, None)
 
     def service_actions(self) -> None:
-        """Several times a second: hang up on those whose request does not arrive."""
+        """Called several times a second: close connections whose request does not arrive in time."""
         now = time.monotonic()
         for request, deadline in list(self._arriving.items()):
             if now > deadline:
@@ -179,14 +182,14 @@ class Server(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news; anything else is a bug of ours, and said in one line."""
+        """Report an error of ours in one line; a client that hangs up is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             print(f"playground: {type(error).__name__}: {short(str(error))}", file=sys.stderr)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request a connection."""
+    """Answers one request per connection."""
 
     server: Server
     timeout = READ_SECONDS
@@ -210,15 +213,15 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.files[path]
 
     def _post(self) -> tuple[str, bytes]:
-        jobs = {"/api/check": self._check, "/api/solve": self._solve}
+        jobs: dict[str, Callable[[Request], object]] = {"/api/check": self._check, "/api/solve": self._solve}
         if self.path not in jobs:
             raise Refused(HTTPStatus.NOT_FOUND, f"there is nothing at {short(self.path)}")
         return _TYPES["json"], _json(jobs[self.path](self._body()))
 
-    def _check(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, request: Request) -> dict[str, SceneEntry]:
         return {"scene": parse(request.get("scene")).to_json()}
 
-    def _solve(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _solve(self, request: Request) -> Answer:
         page = request.get("page")
         if not isinstance(page, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,64}", page):
             raise UserError('"page" must name the page that asks: 1 to 64 letters, digits and hyphens')
@@ -228,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
 
     # -- who asks, and how much ----------------------------------------------------------------------------------------
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Request:
         origins = self.headers.get_all("Origin", [])
         if len(origins) != 1 or origins[0].lower() not in {f"http://{host}" for host in self.server.hosts()}:
             raise Refused(HTTPStatus.FORBIDDEN, "only the playground's own page may ask for this")
@@ -290,7 +293,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """As JSON, and with the same headers; also what the base class says of requests that are no HTTP."""
+        """Send an error as JSON with the same headers; also for requests that are not valid HTTP."""
         self.close_connection = True
         self.server.arrived(self.connection)
         text = message or HTTPStatus(code).phrase
@@ -310,11 +313,11 @@ def _json(data: object) -> bytes:
 
 
 def _files() -> dict[str, tuple[str, bytes]]:
-    """{path: (type, content)} of everything that a GET can have."""
-    found = {"/api/presets": (_TYPES["json"], _json({"presets": presets(), "limits": limits()}))}
+    """{path: (type, content)} of everything that can be fetched with GET."""
+    files = {"/api/presets": (_TYPES["json"], _json({"presets": presets(), "limits": limits()}))}
     for file in resources.files("tacit.playground").joinpath("page").iterdir():
         suffix = file.name.rpartition(".")[2]
         if suffix in _TYPES:
             path = "/" if file.name == "index.html" else f"/{file.name}"
-            found[path] = (_TYPES[suffix], file.read_bytes())
-    return found
+            files[path] = (_TYPES[suffix], file.read_bytes())
+    return files

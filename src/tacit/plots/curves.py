@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.plots.style import COLOURS, DASHES, INK, SOFT, Format, new_figure, plain, render, style
+from tacit.stats import iqm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,8 +96,6 @@ def learning_curves(
 ) -> bytes:
     """{method: [(x, y) of each seed]}: every seed as a thin line, their interquartile mean as a thick one."""
     from matplotlib.ticker import EngFormatter
-
-    from tacit.stats import iqm
 
     with style():
         figure = new_figure(4.6, 3.0)

@@ -1,20 +1,20 @@
-"""A learned cost along one feature, and below it where everybody spends their time. See plots.py for the conventions.
+"""A learned cost along one feature, and below it where demonstrations and agents spend their time.
 
 cost_along("x_position", (-2, 1), curves={"learned cost": (x, y)}, visits={"demonstrations": values}, ...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.plots import COLOURS, INK, SOFT, Format, new_figure, plain, render, style
+from tacit.plots.style import COLOURS, INK, SOFT, Format, new_figure, plain, render, style
 
 if TYPE_CHECKING:
-    from tacit.explain.findings import Bound
+    from tacit.cost.bounds import Bound
 
 MOST_BINS, FEWEST_BINS, IN_A_BIN = 50, 10, 25
 _CURVES = ((COLOURS[0], "-"), (COLOURS[1], (0, (4, 1.5))))
@@ -29,26 +29,27 @@ def cost_along(
     curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     visits: Mapping[str, ArrayLike],
     demonstrated: tuple[float, float],
-    found: Iterable[Bound] = (),
+    bounds: Sequence[Bound] = (),
     truth: Bound | None = None,
     highest: float | None = None,
     format: Format = "svg",
 ) -> bytes:
     """Up to two costs {label: (x, y)} over the feature's values, and up to three histograms {label: values (n,)}.
 
-    The range of the demonstrations is shaded; so is, in another colour, the band between it and each boundary `found`,
-    about which they say nothing. The true boundary is a dotted line. `highest` is the end of the axis of the cost.
+    The range of the demonstrations is shaded; so is, in another colour, the band between it and each of the learned
+    `bounds`, about which they say nothing. The true boundary is a dotted line. `highest` is the end of the cost's axis.
     """
     with style():
         figure = new_figure(4.6, 3.5)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1.4), gridspec_kw={"hspace": 0.1})
         for axes in (top, bottom):
             axes.axvspan(*demonstrated, color=_VISITS[0][0], alpha=0.12, linewidth=0)
-            for bound in found:
-                axes.axvspan(*sorted((bound.demonstrated, bound.value)), color=_OPEN, alpha=0.35, linewidth=0)
+            for bound in bounds:
+                if bound.demonstrated is not None:
+                    axes.axvspan(*sorted((bound.demonstrated, bound.value)), color=_OPEN, alpha=0.35, linewidth=0)
         for (label, (x, y)), (colour, dash) in zip(curves.items(), _CURVES, strict=False):
             top.plot(x, y, color=colour, linestyle=dash, label=plain(label), zorder=3)
-        _vertical((top, bottom), found, COLOURS[1], (0, (4, 1.5)), "learned", 0.9)
+        _vertical((top, bottom), bounds, COLOURS[1], (0, (4, 1.5)), "learned", 0.9)
         _vertical((top, bottom), () if truth is None else (truth,), INK, (0, (1, 1.3)), "true", 1.4)
         samples = [np.asarray(values, dtype=np.float64) for values in visits.values()]
         inside = max(int(((sample >= window[0]) & (sample <= window[1])).sum()) for sample in samples)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.errors import UserError
-from tacit.plots import INK, SOFT, Format, new_figure, plain, render, style
+from tacit.plots.style import INK, SOFT, Format, new_figure, plain, render, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

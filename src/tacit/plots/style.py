@@ -67,11 +67,11 @@ def render(figure: Figure, format: Format, tight: bool = True) -> bytes:
     buffer = io.BytesIO()
     box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
-    # An SVG takes its background from the page; a PNG is shown wherever, and its text is dark.
+    # An SVG takes its background from the page; a PNG needs one, because its text is dark.
     figure.savefig(buffer, format=format, dpi=200, metadata=metadata, transparent=format == "svg", **box)
     return buffer.getvalue()
 
 
 def plain(text: str) -> str:
-    """A user's text with nothing left to Matplotlib's mathematics."""
+    """A user's text, escaped so that Matplotlib does not read it as mathematics."""
     return text.replace("$", r"\$")

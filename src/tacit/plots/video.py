@@ -1,4 +1,4 @@
-"""Films of an agent at work, drawn off screen: a file to play, or a few pictures of one episode."""
+"""Films of an agent, rendered off screen: a file to play, or a few pictures of one episode."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.envs.registry import make
 from tacit.errors import UserError
 
 SUFFIXES = (".mp4", ".gif")
@@ -20,7 +21,7 @@ Actor = Callable[[Any, np.random.Generator], Any]
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
-    """Where a film can be written; UserError where it cannot."""
+    """The path of a film; UserError if no film can be written there."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
@@ -96,7 +97,7 @@ def filmstrip(
     pictures: int = 8,
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
-    """One episode in a few pictures. UserError for an environment that draws none; it may also raise its own errors."""
+    """One episode in a few pictures. UserError if the environment has none; it may also raise its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
         env = _made_to_draw(env_id, env_kwargs)
@@ -108,15 +109,13 @@ def filmstrip(
             dt = getattr(env.unwrapped, "dt", None)
         finally:
             env.close()
-    known = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
+    reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
     seconds = float(dt) if isinstance(dt, int | float) and dt > 0 else None
-    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), known)
+    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
 
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """The environment, which will be asked for pictures; UserError if it knows nothing of them."""
-    from tacit.envs.registry import make
-
+    """The environment in its picture mode; UserError if it has none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

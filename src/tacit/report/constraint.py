@@ -1,4 +1,4 @@
-"""The learned constraint of a run on samples: boundaries beside the truth, and the cost along the features that matter.
+"""The learned constraint of a deep run: boundaries beside the truth, and the cost along the features that matter.
 
 A feature matters by how much of the difference between learner and demonstrations it makes,
 
@@ -16,10 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.cost import LearnedCost
-from tacit.explain.findings import Bound, boundaries, percent, true_bound
+from tacit.cost.bounds import Bound
+from tacit.explain.findings import boundaries, percent, true_bound
 from tacit.metrics import Metric
+from tacit.plots.features import cost_along
 from tacit.report.data import RunData
 from tacit.report.html import Section, define, details, emphasised, esc, figure, number, table
+from tacit.run.summary import as_mapping
 
 MOST_PANELS = 6
 LEAST_SHARE = 0.03
@@ -35,8 +38,8 @@ COLUMNS = (
     Metric("demonstrated", "The nearest value that occurs in a demonstration."),
     Metric(
         "between demonstrations and boundary",
-        "How far apart the two are. Nobody demonstrated anything there; whether and where in it the true limit lies "
-        "cannot be known.",
+        "How far apart the two are. No demonstration goes there, so the data cannot tell whether and where in it the "
+        "true limit lies.",
     ),
     Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
@@ -52,13 +55,13 @@ BESIDE_THE_RULE = (
 def constraint(data: RunData, anchor: str) -> Section | None:
     """What is forbidden, in the features' own units."""
     body = _boundary_table(data)
-    if body and data.explanation.get("kind") == "features":
+    if body and as_mapping(data.explanation).get("kind") == "features":
         body += f"<p>{BESIDE_THE_RULE}</p>"
     figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
         body += (
             "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
-            "go; amber lies between them and a learned boundary, where nobody demonstrated anything. Below: where "
+            "go; amber lies between them and a learned boundary, where no demonstration goes. Below: where "
             "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
             f'<div class="figures wide">{"".join(figures)}</div>'
         )
@@ -71,19 +74,19 @@ def constraint(data: RunData, anchor: str) -> Section | None:
 
 
 def _boundary_table(data: RunData) -> str:
-    found, truth = boundaries(data.summary), true_bound(data.summary)
-    if not found:
+    bounds, truth = boundaries(data.summary), true_bound(data.summary)
+    if not bounds:
         return ""
-    shown = COLUMNS if truth is not None else COLUMNS[:-1]
-    head = [define(column.label, column.definition) for column in shown]
+    columns = COLUMNS if truth is not None else COLUMNS[:-1]
+    head = [define(column.label, column.definition) for column in columns]
     rows = []
-    for bound in found:
-        true = truth if truth is not None and (truth.feature, truth.below) == (bound.feature, bound.below) else None
+    for bound in bounds:
+        true = truth if truth is not None and truth.side == bound.side else None
         cells = [
             f'<span class="num">{emphasised(str(bound))}</span>',
-            number(bound.demonstrated),
-            number(abs(bound.value - bound.demonstrated)),
-            percent(bound.share) if not math.isnan(bound.share) else "–",
+            "–" if bound.demonstrated is None else number(bound.demonstrated),
+            "–" if bound.demonstrated is None else number(abs(bound.value - bound.demonstrated)),
+            "–" if bound.share is None else percent(bound.share),
         ]
         if truth is not None:
             cells.append("–" if true is None else f"{esc(true.relation)} {number(true.value)}")
@@ -132,24 +135,25 @@ class View:
     title: str
     window: Window
     demonstrated: Window
-    found: list[Bound]
+    bounds: list[Bound]
+    """Learned ones."""
     truth: Bound | None
 
     @property
     def caption(self) -> str:
         words = [f"Demonstrated: {self.demonstrated[0]:.4g} to {self.demonstrated[1]:.4g}."]
-        if self.found:
-            words.append(f"Learned: forbidden {' and '.join(f'{b.relation} {b.value:.4g}' for b in self.found)}.")
+        if self.bounds:
+            words.append(f"Learned: forbidden {' and '.join(f'{b.relation} {b.value:.4g}' for b in self.bounds)}.")
         if self.truth is not None:
             words.append(f"The truth: forbidden {self.truth.relation} {self.truth.value:.4g}.")
         return " ".join(words)
 
 
 def rest(data: RunData) -> list[str]:
-    """Names of the features that are not drawn in the open, at most so many; one-hot states are no features to draw."""
+    """Names of the features that are folded away, at most MOST_FOLDED; one-hot states are not drawn."""
     names = next(iter(data.costs.values())).inputs.names
-    shown = set(important(data))
-    return [name for name in names if name not in shown and not name.startswith("state[")][:MOST_FOLDED]
+    main = set(important(data))
+    return [name for name in names if name not in main and not name.startswith("state[")][:MOST_FOLDED]
 
 
 def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
@@ -163,36 +167,34 @@ def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
     for name in important(data) if features is None else features:
         column = inputs.columns[inputs.names.index(name)]
         demonstrated = float(limits[:, column].min()), float(limits[:, column].max())
-        found = [bound for bound in boundaries(data.summary) if bound.feature == name]
+        bounds = [bound for bound in boundaries(data.summary) if bound.feature == name]
         truth = true if true is not None and true.feature == name else None
         values = np.concatenate([*(data.samples[key][:, column] for key in VISITORS), demonstrated])
-        whole = _whole(values, found, truth)
-        yield View(name, name, whole, demonstrated, found, truth)
-        near = _near(whole, demonstrated, found, truth)
+        whole = _whole(values, bounds, truth)
+        yield View(name, name, whole, demonstrated, bounds, truth)
+        near = _near(whole, demonstrated, bounds, truth)
         if near is not None:
-            title = f"{name}, near the {'' if found else 'true '}boundary"
-            yield View(name, title, near, demonstrated, found, truth)
+            title = f"{name}, near the {'' if bounds else 'true '}boundary"
+            yield View(name, title, near, demonstrated, bounds, truth)
 
 
 def _figures(data: RunData, anchor: str) -> tuple[list[str], list[str]]:
-    """(of the features that matter, of the others)"""
-    from tacit.plots.features import cost_along
-
+    """(figures of the features that matter, figures of the others)"""
     inputs = next(iter(data.costs.values())).inputs
-    shown = important(data)
-    if not shown:
+    main = important(data)
+    if not main:
         return [], []
-    drawn = [(view, np.linspace(*view.window, GRID)) for view in views(data, [*shown, *rest(data)])]
+    panels = [(view, np.linspace(*view.window, GRID)) for view in views(data, [*main, *rest(data)])]
     costs = {label: data.costs[key] for key, label in LABELS.items() if key in data.costs}
     curves = [
         {label: _along(cost, view.feature, x, data.samples["expert"]) for label, cost in costs.items()}
-        for view, x in drawn
+        for view, x in panels
     ]
     tops = [max(float(y.max()) for y in lines.values()) for lines in curves]
     # One scale for all, so that a feature that hardly matters looks like it.
-    highest = max(top for top, (view, _) in zip(tops, drawn, strict=True) if view.feature in shown) or 1.0
+    highest = max(top for top, (view, _) in zip(tops, panels, strict=True) if view.feature in main) or 1.0
     figures = []
-    for i, ((view, x), lines) in enumerate(zip(drawn, curves, strict=True)):
+    for i, ((view, x), lines) in enumerate(zip(panels, curves, strict=True)):
         column = inputs.columns[inputs.names.index(view.feature)]
         svg = cost_along(
             view.feature,
@@ -200,12 +202,12 @@ def _figures(data: RunData, anchor: str) -> tuple[list[str], list[str]]:
             curves={label: (x, y) for label, y in lines.items()},
             visits={label: data.samples[key][:, column] for key, label in VISITORS.items()},
             demonstrated=view.demonstrated,
-            found=view.found,
+            bounds=view.bounds,
             truth=view.truth,
             highest=max(highest, tops[i]),
         )
         figures.append(figure(svg, f"{anchor}-feature-{i}", view.title, emphasised(view.caption)))
-    first = sum(view.feature in shown for view, _ in drawn)
+    first = sum(view.feature in main for view, _ in panels)
     return figures[:first], figures[first:]
 
 
@@ -215,21 +217,22 @@ def _along(cost: LearnedCost, name: str, x: np.ndarray, expert: np.ndarray) -> n
     return np.mean([cost.profile(name, x, row) for row in chosen], axis=0)
 
 
-def _whole(values: np.ndarray, found: list[Bound], truth: Bound | None) -> Window:
-    """Nearly all values and every boundary; not a true one that is so far away that nothing else would be seen."""
+def _whole(values: np.ndarray, bounds: list[Bound], truth: Bound | None) -> Window:
+    """A window with nearly all values and every boundary, except a true one that is very far away."""
     low, high = np.quantile(values, (0.001, 0.999))
     span = max(float(high - low), 1e-6)
-    points = [bound.value for bound in found]
+    points = [bound.value for bound in bounds]
     if truth is not None and low - span < truth.value < high + span:
         points.append(truth.value)
     return float(min(low, *points, math.inf)) - 0.02 * span, float(max(high, *points, -math.inf)) + 0.02 * span
 
 
-def _near(whole: Window, demonstrated: Window, found: list[Bound], truth: Bound | None) -> Window | None:
-    """The surroundings of the learned boundary, or of the true one if none was found; None if the whole shows them."""
+def _near(whole: Window, demonstrated: Window, bounds: list[Bound], truth: Bound | None) -> Window | None:
+    """The surroundings of the learned boundary, or of the true one without it; None if the whole range shows them."""
     span = whole[1] - whole[0]
-    if found:
-        points = [found[0].value, found[0].demonstrated]
+    if bounds:
+        edge = bounds[0].demonstrated
+        points = [bounds[0].value] + ([] if edge is None else [edge])
     elif truth is not None:
         points = [truth.value, demonstrated[0 if truth.below else 1]]
     else:

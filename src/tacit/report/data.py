@@ -1,10 +1,8 @@
-"""What the report reads: the run folder and nothing else. What a folder lacks is left out and noted.
+"""What the report reads: the run folder and nothing else. Parts that are missing or damaged are left out and noted.
 
 Files read, all optional but config.json:
-    config.json, provenance.json, DONE         what was run
-    summary.json          {"status", "table": {"expert" | "unconstrained" | "learned": {metric: number or
-                          {"value", "low", "high", ...}}}, "cost_quality": {metric: number}, "diagnosis": {...}};
-                          of a run on samples also what findings.py reads, and "time", {phase: seconds}
+    config.json, provenance.json, DONE, summary.json, explanation.json, calibration.json
+                          see `tacit.run.summary`
     certificate.json      {"status", "statement", "gap", "kkt", "infeasibility", "planner_residual",
                           "backward_error", ...}
     metrics.jsonl         {"iteration", "beta", "dual_value", "kkt", "gap", "infeasibility"} a line
@@ -12,7 +10,6 @@ Files read, all optional but config.json:
     samples.safetensors   rows [observation | action] (n, width) of "expert", "nominal", "learner", and "expert_range"
                           (2, width), with which model/cost.safetensors and model/map.safetensors are drawn; "history"
                           of all phases, and "nominal_truth" and "history_truth" (n,), for judging a rule
-    explanation.json      what explain.py found; calibration.json, what calibration.py promises
     model/policy.safetensors   if it is a network, one episode is shown in pictures
     figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
                           true_constraint, unknown, and blame where there is no solution, each (S,);
@@ -21,23 +18,37 @@ Files read, all optional but config.json:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
+from tacit.explain import explain
 from tacit.policy import Policy
 from tacit.run import Run, storage
+from tacit.run.summary import (
+    CalibrationEntry,
+    Explanation,
+    Provenance,
+    Record,
+    Row,
+    RunConfig,
+    Summary,
+    Table,
+    as_mapping,
+)
 
 T = TypeVar("T")
 SUMMARY: dict[str, type] = {
     **dict.fromkeys(("table", "cost_quality", "labels", "threshold", "detection", "demonstrations", "time"), dict),
     "boundaries": list,
 }
-"""What parts of summary.json are, where it has them."""
+"""Types of the parts of summary.json."""
+NOTHING: tuple[Mapping[str, np.ndarray], Record] = ({}, {})
+"""In place of a file of arrays with metadata."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,17 @@ class RunData:
     """Everything the report knows about a run."""
 
     name: str
-    config: dict[str, Any]
+    config: RunConfig
     done: bool
-    provenance: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
-    certificate: dict[str, Any] = field(default_factory=dict)
-    metrics: list[dict[str, Any]] = field(default_factory=list)
-    evals: list[dict[str, Any]] = field(default_factory=list)
+    """Whether it has finished."""
+    provenance: Provenance = field(default_factory=lambda: Provenance())
+    summary: Summary = field(default_factory=lambda: Summary())
+    certificate: Record = field(default_factory=dict)
+    """The numbers of an exact solution's proof, {name: number}, and its "status" and "statement"."""
+    metrics: Sequence[Record] = ()
+    """Lines of metrics.jsonl."""
+    evals: Sequence[Record] = ()
+    """Lines of eval.jsonl."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     """Per-state arrays for the pictures, all of one length."""
     layout: tuple[str, ...] = ()
@@ -60,46 +75,43 @@ class RunData:
     """Of demonstrations and learner, to draw costs with; empty unless they fit all of `costs`."""
     costs: dict[str, LearnedCost] = field(default_factory=dict)
     """"map" and "cost" of a deep run."""
-    explanation: dict[str, Any] = field(default_factory=dict)
-    """What `tacit explain` says."""
-    calibration: dict[str, Any] = field(default_factory=dict)
-    """What `tacit calibrate` promises, {"cost" | "map": ...}."""
+    explanation: Explanation | None = None
+    """What `tacit explain` says; its entries may be damaged."""
+    calibration: Mapping[str, CalibrationEntry] = field(default_factory=dict)
+    """What `tacit calibrate` promises, {"cost" | "map": ...}; its entries may be damaged."""
     policy: Policy | None = None
     """A network that can be filmed."""
     notes: tuple[str, ...] = ()
-    """What is missing or damaged, in words."""
+    """Sentences about what is missing or damaged."""
 
     @property
     def status(self) -> str:
         return str(self.summary.get("status") or self.certificate.get("status") or ("" if self.done else "unfinished"))
 
     @property
-    def quality(self) -> dict[str, Any]:
-        """The quality of the cost, {metric: entry}."""
-        quality = self.summary.get("cost_quality")
-        return quality if isinstance(quality, dict) else {}
+    def quality(self) -> Row:
+        """The quality of the cost, {metric: number}."""
+        return dict(as_mapping(self.summary.get("cost_quality")))
 
     @property
     def labels(self) -> dict[str, str]:
         """What rows of the table are called, {agent: label}, where the usual names do not fit."""
-        labels = self.summary.get("labels")
-        return {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+        return {str(k): str(v) for k, v in as_mapping(self.summary.get("labels")).items()}
 
     @property
-    def table(self) -> dict[str, dict[str, Any]]:
+    def table(self) -> Table:
         """{agent: {metric: entry}}, without entries of the wrong kind."""
-        table = self.summary.get("table")
-        return {k: v for k, v in table.items() if isinstance(v, dict)} if isinstance(table, dict) else {}
+        return {k: v for k, v in as_mapping(self.summary.get("table")).items() if isinstance(v, dict)}
 
 
 def load_run(run: Run) -> RunData:
-    """Read a run folder; what is missing or damaged ends up in `notes`."""
+    """Read a run folder; parts that are missing or damaged are named in `notes`."""
     notes: list[str] = [] if run.done else ["This run has not finished: the numbers below are not final."]
 
     def attempt(name: str, read: Callable[[], T], default: T, needed: bool = False) -> T:
         if not (run.path / name).exists():
             if needed:
-                notes.append(f"The folder has no {name}, so what it would show is left out.")
+                notes.append(f"The folder has no {name}, so the parts that need it are left out.")
             return default
         try:
             value = read()
@@ -115,20 +127,21 @@ def load_run(run: Run) -> RunData:
     exact = run.config["algo"] == "mce-exact"
     # Where there is no solution there is little to draw.
     solved = exact and summary.get("status") != "infeasible"
-    nothing: tuple[dict[str, np.ndarray], dict[str, Any]] = ({}, {})
     arrays, metadata = attempt(
-        "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), nothing, solved
+        "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), NOTHING, solved
     )
     samples, costs = _sampled(run, attempt, notes)
+    none: dict[str, object] = {}
+    explanation = attempt("explanation.json", lambda: _explanation(run), none)
     no_policy: tuple[Policy, ...] = ()
     policy = attempt("model/policy.safetensors", lambda: _network(run), no_policy)
     layout = metadata.get("layout", "")
     rows = tuple(layout.strip("\n").split("\n") if isinstance(layout, str) else map(str, layout))
     return RunData(
         name=run.path.name,
-        config=run.config,
+        config=cast(RunConfig, run.config),
         done=run.done,
-        provenance=attempt("provenance.json", lambda: run.read("provenance.json"), {}, True),
+        provenance=cast(Provenance, attempt("provenance.json", lambda: run.read("provenance.json"), {}, True)),
         summary=summary,
         certificate=attempt("certificate.json", lambda: run.read("certificate.json"), {}, exact),
         metrics=attempt("metrics.jsonl", run.metrics, [], solved),
@@ -137,22 +150,33 @@ def load_run(run: Run) -> RunData:
         layout=rows if rows != ("",) else (),
         samples=samples,
         costs=costs,
-        explanation=attempt("explanation.json", lambda: run.read("explanation.json"), {}),
+        explanation=cast(Explanation, explanation) if explanation else None,
         calibration=attempt("calibration.json", lambda: run.read("calibration.json"), {}),
         policy=policy[0] if policy else None,
         notes=tuple(notes),
     )
 
 
-def _checked_summary(summary: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The parts of summary.json that can be shown; the others are noted and dropped."""
+def _explanation(run: Run) -> Any:
+    """explanation.json, computed again if a cost has been calibrated since: the page must not show two thresholds."""
+    saved = run.read("explanation.json")
+    entry = as_mapping(saved)
+    file = run.path / "model" / f"{entry.get('of')}.json"
+    level = as_mapping(storage.read_json(file)).get("threshold") if file.exists() else None
+    return saved if level in (None, entry.get("threshold")) else dict(explain(run, entry["of"]))
+
+
+def _checked_summary(summary: Record, notes: list[str]) -> Summary:
+    """The parts of summary.json that have the expected form; the others are noted and dropped."""
     wrong = [name for name, kind in SUMMARY.items() if name in summary and not isinstance(summary[name], kind)]
     table = {} if "table" in wrong else summary.get("table", {})
     rows = [f"{name} of the table" for name, row in table.items() if not isinstance(row, dict)]
     if wrong or rows:
         notes.append(f"Left out because summary.json does not have the expected form: {', '.join([*wrong, *rows])}.")
     kept = {name: part for name, part in summary.items() if name not in wrong}
-    return {**kept, "table": {name: row for name, row in table.items() if isinstance(row, dict)}} if rows else kept
+    if rows:
+        kept["table"] = {name: row for name, row in table.items() if isinstance(row, dict)}
+    return cast(Summary, kept)
 
 
 def _sampled(
@@ -160,11 +184,10 @@ def _sampled(
 ) -> tuple[dict[str, np.ndarray], dict[str, LearnedCost]]:
     """Samples, and the costs that can be drawn with them."""
     files = {name: run.path / "model" / f"{name}.safetensors" for name in ("map", "cost")}
-    nothing: tuple[dict[str, np.ndarray], dict[str, Any]] = ({}, {})
     samples = attempt(
         "samples.safetensors",
         lambda: storage.load_arrays(run.path / "samples.safetensors"),
-        nothing,
+        NOTHING,
         files["map"].exists(),
     )[0]
     costs: dict[str, LearnedCost] = {}
@@ -191,8 +214,10 @@ def _network(run: Run) -> tuple[Policy, ...]:
         raise UserError(f"model/policy.safetensors is damaged ({error})") from None
 
 
-def _checked_arrays(arrays: dict[str, np.ndarray], layout: tuple[str, ...], notes: list[str]) -> dict[str, np.ndarray]:
-    """The arrays that can be drawn on the map; the others are noted and dropped."""
+def _checked_arrays(
+    arrays: Mapping[str, np.ndarray], layout: tuple[str, ...], notes: list[str]
+) -> dict[str, np.ndarray]:
+    """The arrays that fit the map; the others are noted and dropped."""
     if "row" not in arrays or "col" not in arrays:
         return {}
     row, col = arrays["row"], arrays["col"]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.plots.video import Filmstrip, filmstrip
 from tacit.report.data import RunData
 from tacit.report.html import Section, coded, number
-
-if TYPE_CHECKING:
-    from tacit.plots.video import Filmstrip
 
 LARGEST_SIDE = 320
 QUALITY = 82
@@ -21,9 +18,7 @@ MOST_COLUMNS = 5
 
 
 def film(data: RunData, anchor: str) -> Section | None:
-    """Pictures in a row, or a sentence that says why there are none."""
-    from tacit.plots.video import filmstrip
-
+    """One episode in pictures, or a sentence that says why there are none."""
     if data.policy is None:
         return None
     title, config = "The policy at work", data.config
@@ -43,12 +38,12 @@ def film(data: RunData, anchor: str) -> Section | None:
 
 
 def columns(pictures: int) -> int:
-    """So many beside each other that the rows, as few as can be, are as equally full as can be."""
+    """Number of columns that needs the fewest rows and fills them most evenly."""
     return math.ceil(pictures / max(1, math.ceil(pictures / MOST_COLUMNS)))
 
 
 def _pictures(strip: Filmstrip) -> list[str]:
-    shown = []
+    figures = []
     digits = 1 if strip.length * (strip.seconds or 1.0) > 2 else 2
     for picture, step in zip(strip.pictures, strip.steps, strict=True):
         when = f"step {step}" if strip.seconds is None else f"{step * strip.seconds:.{digits}f} s"
@@ -56,8 +51,8 @@ def _pictures(strip: Filmstrip) -> list[str]:
         label = f"{when}, violates" if violates else when
         css = ' class="violates"' if violates else ""
         image = f'<img src="{_jpeg(picture)}" alt="{label}">'
-        shown.append(f"<figure{css}>{image}<figcaption>{label}</figcaption></figure>")
-    return shown
+        figures.append(f"<figure{css}>{image}<figcaption>{label}</figcaption></figure>")
+    return figures
 
 
 def _jpeg(picture: np.ndarray) -> str:

@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
 
 import numpy as np
 
 from tacit import plots
 from tacit.metrics import Metric, lookup
 from tacit.plots import grids
+from tacit.run.summary import Record, is_number, value_of
 
 _THEME = {
     plots.INK: "currentColor",
@@ -45,7 +45,7 @@ def esc(text: object) -> str:
 
 
 def coded(text: object, plain: Callable[[str], str] = esc) -> str:
-    """Text in which what stands in `backticks` is code, as it is; the rest goes through `plain`, which escapes."""
+    """Text with `backticks` turned into code; everything else goes through `plain`, which escapes it."""
     parts = re.split(r"`([^`]+)`", str(text))
     return "".join(f"<code>{esc(part)}</code>" if i % 2 else plain(part) for i, part in enumerate(parts))
 
@@ -79,10 +79,6 @@ def glossary(metrics: Iterable[Metric]) -> str:
 # Numbers
 
 
-def is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
 def number(value: float, unit: str = "") -> str:
     """Four digits, a real minus sign, powers of ten written out; "share" in percent, "score" with three decimals."""
     if math.isnan(value):
@@ -102,20 +98,13 @@ def number(value: float, unit: str = "") -> str:
 
 
 def _decimal(value: float, digits: int) -> str:
-    """So many significant digits, never a power of ten; no decimals from 1000 on, nor for integers."""
+    """A number with so many significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
     if value == 0:
         return "0"
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:.0f}".replace("-", "−")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{decimals}f}".replace("-", "−")
-
-
-def value_of(entry: object) -> float | None:
-    """The number of an entry of a table, which is a number or {"value": ..., "low": ..., "high": ...}."""
-    if isinstance(entry, Mapping):
-        entry = entry.get("value", entry.get("mean"))
-    return float(entry) if is_number(entry) else None
 
 
 def measured(key: str, entry: object) -> str:
@@ -136,7 +125,7 @@ def measured(key: str, entry: object) -> str:
 
 
 def _at_most(entry: object) -> bool:
-    """Is it a count of none, of which only an upper bound is shown?"""
+    """Whether it is a count of 0, of which only an upper bound is shown."""
     return isinstance(entry, Mapping) and entry.get("count") == 0 and is_number(entry.get("upper"))
 
 
@@ -165,12 +154,12 @@ SIDES = (
 )
 
 
-def metric_table(caption: str, rows: Mapping[str, Mapping[str, Any]], keys: Sequence[str], main: str = "") -> str:
-    """One row an agent, one column a metric that any of them has."""
+def metric_table(caption: str, rows: Mapping[str, Record], keys: Sequence[str], main: str = "") -> str:
+    """One row per agent, one column per metric that any of them has."""
     present = [key for key in keys if any(value_of(row.get(key)) is not None for row in rows.values())]
     head = ["", *(define(lookup(key).label, lookup(key).definition) for key in present)]
 
-    def cell(key: str, row: Mapping[str, Any]) -> str:
+    def cell(key: str, row: Record) -> str:
         return f'<span title="{esc(lookup(key).definition)}">{measured(key, row.get(key))}</span>'
 
     body = [
@@ -195,13 +184,13 @@ def details(summary: str, body: str) -> str:
 
 
 def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> str:
-    """An SVG of plots.py or grids.py inside the page, in the page's own colours. `caption` and `more` are HTML."""
+    """An SVG of `tacit.plots` inside the page, in the page's own colours. `caption` and `more` are HTML."""
     label = f"{title}. {re.sub('<[^>]+>', '', caption)}"
     return f"<figure>{inline_svg(svg, name, label)}<figcaption><b>{esc(title)}</b>{caption}</figcaption>{more}</figure>"
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:
-    """`name` keeps the ids of several figures of one page apart."""
+    """An SVG as part of a page; `name` keeps the ids of several figures apart."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

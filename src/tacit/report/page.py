@@ -75,8 +75,8 @@ def _chips(data: RunData) -> str:
     chips += [
         (key, config["config"][key]) for key in ("objective", "beta", "budget") if _short(config["config"].get(key))
     ]
-    said = notice(config["env"], config["env_kwargs"])
-    chips += [("note", said)] if said else []
+    note = notice(config["env"], config["env_kwargs"])
+    chips += [("note", note)] if note else []
     chips += [("status", data.status)] if data.status else []
     return (
         '<ul class="chips">'
@@ -110,7 +110,7 @@ def _comparison(runs: Sequence[RunData]) -> Section:
 
 
 def _differences(runs: Sequence[RunData]) -> list[str]:
-    """What tells each run from the others: the settings that are not the same in all, and an unusual status."""
+    """What distinguishes each run: the settings that are not the same in all, and an unusual status."""
     flat: list[dict[str, str]] = []
     for data in runs:
         config = data.config

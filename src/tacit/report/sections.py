@@ -1,18 +1,20 @@
-"""The sections that show: numbers, pictures, curves, and where they come from.
+"""The sections with numbers, pictures, curves, and where they come from.
 
-Each is a function `(RunData, anchor) -> Section | None`; None when the run has nothing to show there. `anchor` is
-unique for each run of the page and keeps the ids of figures apart.
+Each is a function `(RunData, anchor) -> Section | None`, None when the run has nothing for it. `anchor` is unique for
+each run of the page and keeps the ids of figures apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit.explain.findings import boundaries, percent, seconds_of_learning, time_of_phases
 from tacit.metrics import AGENTS, Metric, lookup
+from tacit.plots import RESIDUALS, dual_curve, learning_curves, residual_curves
+from tacit.plots.grids import grid_heatmap, grid_map
 from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
 from tacit.report.html import (
@@ -22,13 +24,12 @@ from tacit.report.html import (
     esc,
     facts,
     figure,
-    is_number,
     metric_table,
     table,
-    value_of,
 )
 from tacit.report.verdict import STATIONARITY, certificate_checks
 from tacit.run import storage
+from tacit.run.summary import Record, as_mapping, is_number, value_of
 
 TABLE_KEYS = (
     "return",
@@ -59,7 +60,7 @@ UNSEEN = " The learner does not see it."
 
 
 def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
-    """Everything that the page mentions, for the list of definitions."""
+    """All metrics that the page mentions, for the list of definitions."""
     keys: set[str] = set()
     for data in runs:
         keys |= {key for row in data.table.values() for key in row if key in TABLE_KEYS}
@@ -98,18 +99,17 @@ def numbers(data: RunData, anchor: str) -> Section | None:
 
 def _detection(data: RunData) -> str:
     """The map, or the cost if there is none, on several distributions of states; see `tacit.cost.quality`."""
-    found = data.summary.get("detection")
-    found = found.get("map", found.get("cost")) if isinstance(found, Mapping) else None
-    on = found.get("on") if isinstance(found, Mapping) else None
-    known = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
-    if not known or not on or not isinstance(on, Mapping) or not all(isinstance(row, Mapping) for row in on.values()):
+    detection = as_mapping(data.summary.get("detection"))
+    rows = as_mapping(as_mapping(detection.get("map", detection.get("cost"))).get("on"))
+    judged = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
+    if not judged or not rows or not all(isinstance(row, Mapping) for row in rows.values()):
         return ""
-    keys = [key for key in DETECTION_KEYS if any(key in row for row in on.values())]
-    return metric_table("on different states, at the learned threshold", on, keys)
+    keys = [key for key in DETECTION_KEYS if any(key in row for row in rows.values())]
+    return metric_table("on different states, at the learned threshold", rows, keys)
 
 
-def table_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Those of `TABLE_KEYS` that say something about these agents: no column that repeats another, or is zero."""
+def table_keys(rows: Iterable[Record]) -> list[str]:
+    """Those of `TABLE_KEYS` that are informative for these agents: no column that repeats another, or is zero."""
     rows = list(rows)
     values = {key: [value_of(row.get(key)) for row in rows] for key in TABLE_KEYS}
     repeats = {"discounted_return": "return", "feasible_return": "terminated_return"}
@@ -126,9 +126,7 @@ def _agent_order(name: str) -> tuple[int, str]:
 
 
 def pictures(data: RunData, anchor: str) -> Section | None:
-    """The map and what happens on it."""
-    from tacit.plots.grids import grid_heatmap, grid_map
-
+    """The map, with visits and costs."""
     if not data.layout:
         return None
     arrays = data.arrays
@@ -143,7 +141,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
     visits = "Expected visits in an episode, on a logarithmic scale."
     beta = data.config["config"].get("beta")
     at_beta = f"β = {beta:g}. " if is_number(beta) else ""
-    shown: list[tuple[str, str, str, str, str]] = [
+    maps: list[tuple[str, str, str, str, str]] = [
         (
             "blame",
             "Where the conflict is",
@@ -192,7 +190,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
         ),
     ]
     truth = arrays.get("true_constraint")
-    for name, title, label, ramp, caption in shown:
+    for name, title, label, ramp, caption in maps:
         if name not in arrays:
             continue
         values = np.asarray(arrays[name], dtype=np.float64)
@@ -217,9 +215,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
 
 
 def convergence(data: RunData, anchor: str) -> Section | None:
-    """How the solver got there."""
-    from tacit.plots import RESIDUALS, dual_curve, residual_curves
-
+    """How the solver converged."""
     convex = data.certificate.get("objective") != "likelihood"
     names = RESIDUALS if convex else {"kkt": STATIONARITY.label}
     stages = len({record.get("beta") for record in data.metrics}) > 1
@@ -294,14 +290,12 @@ CURVES = (
 
 
 def learning(data: RunData, anchor: str) -> Section | None:
-    """What the learner logged while it learned, and evaluations during training."""
-    from tacit.plots import learning_curves
-
+    """The learner's own log, and evaluations during training."""
     figures: list[str] = []
-    shown = data.table.get("demonstrations", {})
+    demos = data.table.get("demonstrations", {})
     for curves in CURVES:
         lines = {name: _line(data.metrics, key) for key, name in curves.lines.items() if _has(data.metrics, (key,))}
-        level = value_of(shown.get(curves.reference))
+        level = value_of(demos.get(curves.reference))
         if lines:
             svg = learning_curves(
                 {name: [line] for name, line in lines.items()},
@@ -334,7 +328,7 @@ def learning(data: RunData, anchor: str) -> Section | None:
     return Section("During training", f'<div class="figures wide">{"".join(figures)}</div>') if figures else None
 
 
-def _line(records: Sequence[Mapping[str, Any]], key: str) -> tuple[np.ndarray, np.ndarray]:
+def _line(records: Sequence[Record], key: str) -> tuple[np.ndarray, np.ndarray]:
     """(steps or iterations, values) of the records that have the key."""
     pairs = [
         (record.get("steps", record.get("iteration", i)), record[key])
@@ -345,13 +339,13 @@ def _line(records: Sequence[Mapping[str, Any]], key: str) -> tuple[np.ndarray, n
     return x, y
 
 
-def _has(records: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> bool:
-    """Do at least two records carry a number under one of the keys?"""
+def _has(records: Iterable[Record], keys: Sequence[str]) -> bool:
+    """Whether at least two records carry a number under one of the keys."""
     return sum(any(is_number(record.get(key)) for key in keys) for record in records) >= 2
 
 
 def time(data: RunData, anchor: str) -> Section | None:
-    """Seconds of each phase of the run."""
+    """How long each phase of the run took."""
     phases = time_of_phases(data.summary)
     total, steps = sum(phases.values()), data.summary.get("steps")
     if not total:
@@ -361,7 +355,7 @@ def time(data: RunData, anchor: str) -> Section | None:
     words = ""
     if is_number(steps):
         fps = steps / seconds_of_learning(phases)
-        words = f"<p><b>{int(steps):,}</b> environment steps, <b>{fps:,.0f}</b> a second of learning.</p>"
+        words = f"<p><b>{int(steps):,}</b> environment steps, <b>{fps:,.0f}</b> per second of learning.</p>"
     head = ["phase", "time", "share"]
     whole = "evaluation" in phases
     title = "the whole run, without start-up" if whole else "learning, without start-up and evaluation"
@@ -373,8 +367,8 @@ def time(data: RunData, anchor: str) -> Section | None:
 
 
 def provenance(data: RunData, anchor: str) -> Section | None:
-    """Command, seed, versions, commit, demonstrations: what is needed to do it again."""
-    source, demos = data.provenance, data.config.get("demos") or {}
+    """Command, seed, versions, commit, demonstrations: what is needed to repeat the run."""
+    source, demos = as_mapping(data.provenance), as_mapping(data.config.get("demos"))
     entries = [("run", f"<code>{esc(data.name)}</code>")]
     if source.get("command"):
         entries.append(("command", f"<code>{esc(source['command'])}</code>"))
@@ -395,8 +389,8 @@ def provenance(data: RunData, anchor: str) -> Section | None:
     return Section("Provenance", facts(entries) + details("all settings", f"<pre>{esc(settings)}</pre>"))
 
 
-def _origin(demos: Mapping[str, Any]) -> str:
-    """Where the demonstrations come from; without a path they are those that were put into the folder."""
+def _origin(demos: Record) -> str:
+    """Where the demonstrations come from: a file, or the run folder."""
     if demos.get("path"):
         return f"<code>{esc(demos['path'])}</code>"
     whole = demos.get("from")

@@ -1,10 +1,9 @@
-"""The sections that judge: what was found, in words, whether it is proved, and what to do when nothing fits."""
+"""The sections that judge: the result in words, whether it is proved, and what to do if nothing fits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tacit.explain import findings
 from tacit.metrics import lookup
@@ -17,11 +16,10 @@ from tacit.report.html import (
     emphasised,
     esc,
     facts,
-    is_number,
     number,
     table,
-    value_of,
 )
+from tacit.run.summary import Record, as_mapping, is_number, value_of
 
 
 class Check(NamedTuple):
@@ -74,7 +72,7 @@ STATIONARITY = Check(
 
 
 def answer(data: RunData, anchor: str) -> Section | None:
-    """What was found, in words, and the few numbers that matter."""
+    """The result in words, and the few numbers that matter."""
     infeasible = data.status == "infeasible"
     sentences = _infeasible_words(data) if infeasible else [*_sampled_words(data), *_cost_words(data)]
     stated = data.summary.get("statement")
@@ -96,7 +94,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
 
 
 def _sampled_words(data: RunData) -> list[str]:
-    """What a run on samples learned and does; without demonstrations to compare with, what the agents do."""
+    """What a deep run learned and does; without demonstrations to compare with, what the agents do."""
     words = [*findings.learned(data.summary), *findings.behaviour(data.table)]
     return [emphasised(sentence) for sentence in words] or _behaviour_words(data)
 
@@ -106,7 +104,7 @@ def _doubts(data: RunData) -> str:
     return f'<h3><span class="fair">~ doubtful</span></h3><ul>{items}</ul>' if items else ""
 
 
-def _rate_key(row: Mapping[str, Any]) -> str | None:
+def _rate_key(row: Record) -> str | None:
     for key in ("violation_rate_step", "violation_rate", "violation_rate_episode"):
         if value_of(row.get(key)) is not None:
             return key
@@ -147,9 +145,9 @@ def _cost_words(data: RunData) -> list[str]:
     threshold = value_of(quality.get("best_threshold"))
     if truth is not None and cost is not None and threshold is not None and truth.any():
         marked = cost > threshold
-        found, false = int((marked & truth.astype(bool)).sum()), int((marked & ~truth.astype(bool)).sum())
+        hits, false = int((marked & truth.astype(bool)).sum()), int((marked & ~truth.astype(bool)).sum())
         words.append(
-            f"At its best threshold the learned cost marks <b>{found} of the {int(truth.sum())}</b> truly constrained "
+            f"At its best threshold the learned cost marks <b>{hits} of the {int(truth.sum())}</b> truly constrained "
             f"cells and {_count(false, 'allowed one', 'allowed ones')}."
         )
     auroc = value_of(quality.get("auroc"))
@@ -202,11 +200,11 @@ def _tile(key: str, value: str, note: str) -> str:
 def _infeasible_words(data: RunData) -> list[str]:
     words = [
         "There is no cost to learn from these demonstrations with this budget: <b>no policy at all</b> stays within "
-        "what they allow. That is proved, and no failure of the solver."
+        "what they allow. This is proved; it is not a failure of the solver."
     ]
     statement = data.certificate.get("statement")
-    said_below = isinstance(data.summary.get("diagnosis"), dict) and "text" in data.summary["diagnosis"]
-    if isinstance(statement, str) and statement and not said_below:
+    diagnosed = "text" in as_mapping(data.summary.get("diagnosis"))
+    if isinstance(statement, str) and statement and not diagnosed:
         words.append(coded(statement))
     return words
 
@@ -217,13 +215,10 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
     {"text": str, "features": [{"name", "expert", "least", "blame"}, ...], "budgets": [{"budget", "why"}, ...]}; the
     lists may also hold plain strings or numbers.
     """
-    found = data.summary.get("diagnosis")
-    if isinstance(found, str):
-        found = {"text": found}
-    if not isinstance(found, dict):
-        return None
-    parts = [f"<p>{coded(found['text'])}</p>"] if isinstance(found.get("text"), str) else []
-    features = _as_records(found.get("features"), "name")
+    stored: object = data.summary.get("diagnosis")
+    proof: Record = {"text": stored} if isinstance(stored, str) else as_mapping(stored)
+    parts = [f"<p>{coded(proof['text'])}</p>"] if isinstance(proof.get("text"), str) else []
+    features = _as_records(proof.get("features"), "name")
     if features:
         head = {
             "blame": define("share of the blame", "Weight of this constraint in the proof that no policy exists."),
@@ -241,10 +236,10 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
         parts.append(table("constraints in conflict", ["where", *(head[key] for key in present)], rows))
         if len(features) > 20:
             parts.append(f"<p>And {len(features) - 20} more.</p>")
-    budgets = _as_records(found.get("budgets"), "budget")
+    budgets = _as_records(proof.get("budgets"), "budget")
     if budgets:
 
-        def amount(row: dict[str, Any]) -> str:
+        def amount(row: Record) -> str:
             budget = row.get("budget")
             return number(_round_up(budget)) if is_number(budget) else esc("?" if budget is None else budget)
 
@@ -255,14 +250,14 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
 
 
 def _round_up(value: float, digits: int = 3) -> float:
-    """Not below the value: the smallest budget that has a solution must still have one when typed in."""
+    """Round up: the smallest budget that has a solution must still have one when typed in."""
     if not 0 < value < math.inf:
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
 
 
-def _as_records(entries: Any, key: str) -> list[dict[str, Any]]:
+def _as_records(entries: object, key: str) -> list[Record]:
     entries = entries if isinstance(entries, list) else [] if entries is None else [entries]
     return [entry if isinstance(entry, dict) else {key: entry} for entry in entries]
 
@@ -272,7 +267,7 @@ def _as_records(entries: Any, key: str) -> list[dict[str, Any]]:
 
 
 def certificate_checks(data: RunData) -> dict[str, tuple[Check, float]]:
-    """The numbers of the certificate that mean something here, {key: (check, value)}."""
+    """The numbers of the certificate that are defined for this objective, {key: (check, value)}."""
     if data.status == "infeasible":
         return {}
     checks = CERTIFICATE
@@ -310,9 +305,9 @@ def _certificate_words(data: RunData) -> str:
 
 def certificate(data: RunData, anchor: str) -> Section | None:
     """Every number of the certificate, what it means and whether it is good."""
-    found, checks = data.certificate, certificate_checks(data)
+    checks = certificate_checks(data)
     parts = []
-    statement = found.get("statement")
+    statement = data.certificate.get("statement")
     if isinstance(statement, str) and statement and data.status != "infeasible":
         parts.append(f"<p>{coded(statement)}</p>")
     if checks:
@@ -331,7 +326,7 @@ def certificate(data: RunData, anchor: str) -> Section | None:
         if data.status == "infeasible"
         else [
             (key.replace("_", " "), number(other))
-            for key, entry in found.items()
+            for key, entry in data.certificate.items()
             if key not in CERTIFICATE and (other := value_of(entry)) is not None and math.isfinite(other)
         ]
     )

@@ -1,0 +1,352 @@
+"""What the JSON files of a run folder hold, as types: summary.json, config.json, explanation.json, calibration.json.
+
+The files are the interface between training and everything that reads a run: reports, tables, sweeps, experiments. A
+run leaves out what it has not measured, and older runs lack entries that were added later. The types describe intact
+files. Code that reads a file from disk checks the entries that it uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict, TypeGuard
+
+Record = Mapping[str, Any]
+"""One line of metrics.jsonl or eval.jsonl: {name: number}, or a JSON object whose entries are checked one by one."""
+
+
+Card = dict[str, Any]
+"""The JSON card inside a model file: what the model is, and where it comes from; see `tacit.cost.card`."""
+
+
+class Measured(TypedDict):
+    """A measured number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """Number of episodes, trajectories or states."""
+    se: NotRequired[float]
+    """Standard error, of means."""
+    count: NotRequired[int]
+    """How many, of shares."""
+    upper: NotRequired[float]
+    """One-sided 95 % upper bound, of shares: to quote for a count of 0."""
+
+
+Row = dict[str, Any]
+"""{metric: number or `Measured`} of one agent; the metrics are those of `tacit.metrics`."""
+Table = dict[str, Row]
+"""{agent: row}; the agents are those of `tacit.metrics.AGENTS`."""
+
+
+class Boundary(TypedDict):
+    """One bound that a cost draws on a single feature; see `tacit.cost.bounds.Bound`."""
+
+    feature: str
+    relation: str
+    value: float
+    demonstrated: float
+    share: float
+
+
+class Threshold(TypedDict):
+    """The environment's own bound beside the learned one on the same side of the same feature."""
+
+    truth: str
+    """'x_position > 0.5'"""
+    found: str | None
+    """The learned bound in the same form; None if there is none on that side."""
+    demonstrated: NotRequired[float]
+    """The demonstrations' extreme on that side."""
+    error: NotRequired[float]
+    """Distance of the learned bound from where it could be; see `tacit.cost.bounds.threshold_error`."""
+
+
+class Rejected(TypedDict):
+    """What a threshold rejects of a set of trajectories."""
+
+    trajectories: Measured
+    """Trajectories with at least one step above the threshold."""
+    steps: float
+    """Share of the steps above it."""
+
+
+class Detection(TypedDict):
+    """A cost as a detector of truly constrained states; see `tacit.cost.quality`."""
+
+    threshold: float
+    calibrated: bool
+    on: dict[str, dict[str, float]]
+    """{distribution of states: {metric: number}}"""
+    rejected: NotRequired[Rejected]
+    """Of the demonstrations that were held out of learning."""
+
+
+class Blame(TypedDict):
+    """One feature's part in a proof that there is no solution."""
+
+    name: str
+    blame: float
+    """Its weight in the proof."""
+    expert: float
+    """Discounted visits that are allowed."""
+
+
+class Budget(TypedDict):
+    """A budget that would do."""
+
+    budget: float
+    why: str
+
+
+class Diagnosis(TypedDict):
+    """Why there is no solution, and what to do."""
+
+    text: str
+    features: list[Blame]
+    budgets: list[Budget]
+
+
+class Summary(TypedDict, total=False):
+    """summary.json: what a run found."""
+
+    status: str
+    """Of an exact run: "optimal", "stationary", "infeasible" or "iteration limit"."""
+    statement: str
+    """The result in one sentence, by a method that has one."""
+    table: Table
+    """What the agents do in the true environment."""
+    labels: dict[str, str]
+    """What rows of the table are called, {agent: label}, where the usual names do not fit."""
+    demonstrations: Record
+    """Plain numbers of the demonstrations; see `Demonstrations.summary`."""
+    boundaries: list[Boundary]
+    """Of the constraint map, or of the cost without one: at most five, the one that explains most first."""
+    cost_quality: dict[str, float]
+    """{metric: number} of the cost against the truth; "auroc_cost" is of the cost that drove the policy."""
+    detection: dict[str, Detection]
+    """{"cost" | "map": ...} on several distributions of states."""
+    threshold: Threshold
+    diagnosis: Diagnosis
+    """Of an exact run without a solution."""
+    forbidden: list[list[int]]
+    """Of a greedy run: (row, column) of the forbidden cells, in the order in which they were added."""
+    gains: list[float]
+    """Of a greedy run: by how many nats each made a demonstration likelier."""
+    exact: dict[str, float]
+    """Of a deep run on a gridworld: the policy beside the exact one."""
+    source: dict[str, Any]
+    """Of a policy that was trained with a frozen cost: where the cost comes from."""
+    time: dict[str, float]
+    """Seconds of each phase."""
+    steps: int
+    """Environment steps."""
+    resets: int
+    """How often the policy had to start again."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# config.json and provenance.json
+
+
+class DemosSource(TypedDict, total=False):
+    """The demonstrations of a run."""
+
+    path: str | None
+    """Their file; None if they were made by the run or put into its folder."""
+    sha256: str
+    calibration: str
+    """SHA-256 of those that were held out for a threshold."""
+
+
+class RunConfig(TypedDict):
+    """config.json: everything that was asked for."""
+
+    schema: int
+    algo: str
+    env: str
+    env_kwargs: dict[str, Any]
+    seed: int
+    config: dict[str, Any]
+    """Every setting of the algorithm, resolved."""
+    demos: DemosSource | None
+
+
+class Provenance(TypedDict, total=False):
+    """provenance.json: where the numbers come from."""
+
+    versions: dict[str, str]
+    commit: str | None
+    platform: str
+    cpu: str
+    cpu_count: int | None
+    threads: dict[str, str]
+    command: str
+    started: str
+    """Times are UTC."""
+    finished: str | None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# explanation.json
+
+
+class Agreement(TypedDict):
+    """How far two sets of states agree."""
+
+    agreement: float
+    """Share of all states on which they do."""
+    precision: float
+    """Share of the first that is in the second; NaN if the first is empty."""
+    recall: float
+    """Share of the second that is in the first; NaN if the second is empty."""
+    n: int
+
+
+class Truth(Agreement):
+    """A rule against what the environment says is forbidden."""
+
+    constraint: str | None
+    """The true constraint in words, if the environment states it."""
+    note: str
+    certain: Agreement
+    """Without the states about which the data decide nothing."""
+
+
+class Confidence(TypedDict):
+    """An ensemble's agreement on what the learner tried."""
+
+    members: int
+    doubtful: float
+    """Share of the states about which the members disagree."""
+    forbidden: float
+    """Share of the states that nearly all members forbid."""
+    note: str
+
+
+class ClauseEntry(TypedDict):
+    """A conjunction of bounds."""
+
+    bounds: list[dict[str, Any]]
+    """See `tacit.cost.bounds.Bound.from_json`."""
+    share: float
+    """Of what the cost rejects, the part that this clause explains first."""
+    text: str
+
+
+class BoundView(TypedDict):
+    """What a picture shows of one bound."""
+
+    feature: str
+    shown: list[float]
+    """Lowest and highest demonstrated value."""
+    window: list[float]
+    """Ends of the axis."""
+
+
+class Alternative(TypedDict):
+    """Another bound that may be the reason as well."""
+
+    text: str
+    share: float
+    """Of what the cost rejects, the part that lies beyond it."""
+
+
+class _Explanation(TypedDict):
+    """What the two kinds of explanation have in common."""
+
+    of: str
+    """"map" or "cost"."""
+    threshold: float
+    """What costs more is forbidden."""
+    guarantee: str | None
+    """Of a calibrated threshold."""
+    rule: str
+    fidelity: Agreement
+    """The rule against the cost."""
+    rejected: dict[str, float]
+    """Share of the states of each agent that the cost rejects."""
+    truth: Truth | None
+    confidence: Confidence | None
+    sentence: str
+    """The rule and what is not known, in one sentence."""
+
+
+class FeatureExplanation(_Explanation):
+    """A cost of named features as a rule of bounds."""
+
+    kind: Literal["features"]
+    clauses: list[ClauseEntry]
+    views: list[BoundView]
+    also: list[str]
+    """Bounds that the cost draws but that the rule does not need."""
+    instead: list[Alternative]
+
+
+class CellExplanation(_Explanation):
+    """A cost over the cells of a gridworld as rectangles."""
+
+    kind: Literal["cells"]
+    cells: list[list[int]]
+    """(row, column) of the forbidden cells."""
+    unknown: list[list[int]]
+    """Allowed cells that neither a demonstration nor an unconstrained agent enters."""
+    extrapolated: list[list[int]]
+    """Forbidden cells that neither a demonstration nor an agent without constraint enters."""
+    unknown_in_words: str
+    costs: list[float]
+    """Of the cells that are no wall, row by row."""
+    layout: list[str]
+
+
+Explanation = FeatureExplanation | CellExplanation
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# calibration.json
+
+
+class Power(TypedDict, total=False):
+    """What a threshold rejects of trajectories that ought to be rejected; empty without any."""
+
+    of: str
+    """Whose they are."""
+    trajectories: Measured
+    steps: float
+
+
+class CalibrationEntry(TypedDict):
+    """A threshold and its guarantee; see `tacit.cost.calibration.Calibration`."""
+
+    threshold: float
+    delta: float
+    demonstrations: int
+    rank: int
+    sha256: str
+    power: Power
+    accepts: float
+    accepts_at_least: float
+    guarantee: str
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a number, infinite ones included, NaN and booleans not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def value_of(entry: object) -> float | None:
+    """The number of an entry of a table, which is a number or a `Measured`; None if it has none."""
+    if isinstance(entry, Mapping):
+        entry = entry.get("value", entry.get("mean"))
+    return float(entry) if is_number(entry) else None
+
+
+def as_mapping(value: object) -> Record:
+    """A JSON object, or an empty one in its place."""
+    return value if isinstance(value, Mapping) else {}
