@@ -219,18 +219,18 @@ class Policy:
 
     def _check(self) -> None:
         """UserError unless the arrays have the shapes that the interface announces, and hold finite floats."""
-        face = self.interface
+        interface = self.interface
         arrays = (self.obs_mean, self.obs_scale, *self.weights, *self.biases)
         arrays = arrays if self.log_std is None else (*arrays, self.log_std)
-        sizes = [face.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
+        sizes = [interface.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
         fits = (
             bool(self.weights)
             and [weight.shape for weight in self.weights] == list(pairwise(sizes))
             and [bias.shape for bias in self.biases] == [(size,) for size in sizes[1:]]
-            and sizes[-1] == face.act_size
-            and self.obs_mean.shape == self.obs_scale.shape == (face.obs_size,)
-            and (self.log_std is None) == bool(face.n_actions)
-            and (self.log_std is None or self.log_std.shape == (face.act_size,))
+            and sizes[-1] == interface.act_size
+            and self.obs_mean.shape == self.obs_scale.shape == (interface.obs_size,)
+            and (self.log_std is None) == bool(interface.n_actions)
+            and (self.log_std is None or self.log_std.shape == (interface.act_size,))
             and self.obs_clip > 0
         )
         if not fits or not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
@@ -241,18 +241,18 @@ def interface_from(fields: Mapping[str, Any]) -> Interface:
     """The Interface whose fields a JSON file holds; UserError when they are not those of one."""
     try:
         low, high = (tuple(float(bound) for bound in fields[name]) for name in ("low", "high"))
-        face = Interface(**{**fields, "low": low, "high": high})
+        interface = Interface(**{**fields, "low": low, "high": high})
     except (KeyError, TypeError, ValueError):
         raise UserError("the description of observations and actions in this file is damaged") from None
-    sizes = (face.obs_size, face.act_size, face.n_states, face.n_actions)
+    sizes = (interface.obs_size, interface.act_size, interface.n_states, interface.n_actions)
     sound = (
         all(type(size) is int and 0 <= size <= MOST_INPUTS for size in sizes)
-        and face.n_states in (0, face.obs_size)
-        and face.n_actions in (0, face.act_size)
-        and len(low) == len(high) == (0 if face.n_actions else face.act_size)
-        and isinstance(face.scaled, bool)
+        and interface.n_states in (0, interface.obs_size)
+        and interface.n_actions in (0, interface.act_size)
+        and len(low) == len(high) == (0 if interface.n_actions else interface.act_size)
+        and isinstance(interface.scaled, bool)
         and all(a <= b for a, b in zip(low, high, strict=True))
     )
     if not sound:
         raise UserError("the description of observations and actions in this file makes no sense: it is damaged")
-    return face
+    return interface

@@ -59,7 +59,7 @@ def print_agents(agents: Mapping[str, Mapping[str, Any]], title: str) -> None:
 
 def print_notice(run: Run) -> None:
     """What must be said beside results of this environment."""
-    from tacit.envs.traffic import notice
+    from tacit.envs.options import notice
 
     text = notice(run.config["env"], run.config["env_kwargs"])
     if text is not None:

@@ -207,9 +207,9 @@ def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | N
 
 def nominal_of_gridworld(run: Run) -> Demonstrations | None:
     """Episodes of the exact agent without constraint; None where there is no exact model."""
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
 
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     if spec is None:
         return None
     from tacit.demos import expert_policy, sample_demonstrations

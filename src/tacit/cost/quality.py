@@ -14,7 +14,7 @@ there are several distributions of them, each for what it says:
     uniform     every state that can be reached, once; only where they are finitely many
 
 The first three are labelled by the environment's own cost of those steps, the last two by the rule that the environment
-states (`task` of robots and highway) or by its map of cells. What has no label is left out. The threshold is that of
+states (`capabilities(env).rule`) or by its map of cells. What has no label is left out. The threshold is that of
 `tacit calibrate`, or without one `calibration.usual_threshold`, which `tacit explain` uses too.
 """
 
@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import stats
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.calibration import rejected, usual_threshold
+from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
 from tacit.run import storage
 
@@ -131,22 +132,18 @@ def known(rows: Array, truth: Array) -> States | None:
 
 def rule_of(env: VectorEnv) -> Callable[[Array], NDArray[np.bool_]] | None:
     """observations (n, obs_size) -> (n,) which break the rule that the environment states; None if it states none."""
-    task = getattr(env.unwrapped, "task", None)
-    if task is None:
-        return None
-    if hasattr(task, "violated"):  # of whole observations
-        return lambda obs: np.asarray(task.violated(obs), dtype=bool)
-    return lambda obs: np.asarray(task.constraint.violated(obs[:, task.constraint_index]), dtype=bool)
+    rule = capabilities(env).rule
+    return None if rule is None else rule.violated
 
 
 def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], NDArray[np.bool_]] | None:
     """rows (n, width) -> (n,) which lie between the wall and the demonstrations, whose entries reach from `lowest` to
     `highest` (width,), none if those go beyond it; None where the environment's rule is not a wall on one feature."""
-    task = getattr(env.unwrapped, "task", None)
-    if task is None or hasattr(task, "violated"):
+    rule = capabilities(env).rule
+    if rule is None or rule.predicate is not None or rule.column is None:
         return None
-    at, wall = task.constraint_index, task.constraint.bound
-    if task.constraint.relation[0] == "<":
+    at, wall = rule.column, rule.bound
+    if rule.relation[0] == "<":
         low, high = wall, max(wall, float(lowest[at]))
     else:
         low, high = min(wall, float(highest[at])), wall
@@ -166,8 +163,8 @@ def perturbed(env: VectorEnv, cost: LearnedCost, expert: Array, nominal: Array, 
 
 
 def uniform(env: VectorEnv, cost: LearnedCost, face: Interface) -> States | None:
-    """Every reachable state of a gridworld; None elsewhere, and for a cost that reads actions."""
-    grid = getattr(env.unwrapped, "grid", None)
+    """Every reachable state of an exact model; None without one, and for a cost that reads actions."""
+    grid = capabilities(env).model
     if grid is None or cost.reads_actions:
         return None
     from tacit.evaluate import reachable_states

@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import build, load, read_npz, save
+from tacit.envs.families import find_format, load_function
+from tacit.envs.registry import feature_names
 from tacit.errors import UserError
 from tacit.run.storage import atomic_write_text, read_bytes
 
@@ -31,15 +34,13 @@ def convert(
 ) -> Demonstrations:
     """Read `source` (.csv, plain .npz or a demonstration file), write `target` (.npz or .csv), return the content.
 
-    A target something.replay.safetensors stores highway driving as problem and actions.
+    The target may also have the file format of a family of environments, such as something.replay.safetensors.
     """
     demos = read_any(source, card=card, drop_unfinished=drop_unfinished)
     if Path(target).suffix.lower() == ".csv":
         to_csv(demos, target)
-    elif os.fspath(target).endswith(".safetensors"):
-        from tacit.envs.traffic.demonstrations import save_replay
-
-        save_replay(demos, target)
+    elif (own_format := find_format(target)) is not None:
+        load_function(own_format.save)(demos, target)
     else:
         save(demos, target)
     return demos
@@ -71,12 +72,8 @@ def read_any(
 def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Mapping[str, Any]) -> Demonstrations:
     """The demonstrations with an environment on their card, and its names and action type where they have none.
 
-    env: the environment, or a `GridworldSpec`. Whole numbers written as floats become the integers of a Discrete space.
+    env: the environment, or its exact model. Whole numbers written as floats become the integers of a Discrete space.
     """
-    import gymnasium as gym
-
-    from tacit.envs.registry import feature_names
-
     card = {**data.card, "env": env_id, "env_kwargs": dict(env_kwargs)}
     actions = data.actions
     if isinstance(env, gym.Env):
@@ -241,9 +238,9 @@ def to_csv(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     for i, t in enumerate(demos):
         for step in range(len(t)):
             ends = int(t.terminated and step == len(t) - 1)
-            known = [] if t.costs is None else [_digits(t.costs[step])]
+            costs = [] if t.costs is None else [_digits(t.costs[step])]
             numbers = [*_row(t.observations[step]), *_row(t.actions[step]), _digits(t.rewards[step])]
-            writer.writerow([i, step, *numbers, ends, *known])
+            writer.writerow([i, step, *numbers, ends, *costs])
         writer.writerow([i, len(t), *_row(t.observations[-1]), *blank, "", *([] if t.costs is None else [""])])
     atomic_write_text(path, out.getvalue())
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.envs.families import Options
 from tacit.errors import UserError
 
 START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
@@ -40,7 +41,7 @@ def layout_names() -> list[str]:
     return sorted(path.stem for path in LAYOUTS.glob("*.txt"))
 
 
-def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], Options]:
     """(name, rows, header) of a built-in layout, a map file, or a map's text (anything with a line break)."""
     if isinstance(layout, str) and "\n" in layout:
         return "custom", *parse_map(layout, "the map given as text")
@@ -67,11 +68,11 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], d
     return path.stem, *parse_map(text, str(path))
 
 
-def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], dict[str, Any]]:
+def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], Options]:
     """(rows, header) of a map's text; UserError saying what is wrong, at which row and column, and how to fix it."""
     # Only "\n" and "\r\n" end a line: str.splitlines would hide form feeds and the like inside a ragged map.
     lines = [line.rstrip(" \t\r") for line in text.split("\n")]
-    header: dict[str, Any] = {}
+    header: Options = {}
     first = 0
     for first, line in enumerate(lines):
         match = re.match(r"\s*([A-Za-z_]+)\s*:(.*)", line)

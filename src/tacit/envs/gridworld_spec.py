@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.envs.families import Options
 from tacit.envs.gridworld_map import (
     CONSTRAINED,
     GOAL,
@@ -247,7 +248,7 @@ class GridworldSpec:
         validate(demos, self)
         return [(self.states_of(t.observations), np.asarray(t.actions, dtype=np.int64)) for t in demos]
 
-    def env_kwargs(self) -> dict[str, Any]:
+    def env_kwargs(self) -> Options:
         """Keyword arguments (plain JSON) with which `gymnasium.make` builds this gridworld again, on any machine."""
         built_in = self.name in layout_names() and read_layout(self.name)[1] == self.rows
         return {
@@ -283,11 +284,11 @@ def make_spec(
         "discount": discount,
         "slip_rule": slip_rule,
     }
-    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    chosen: Options = {key: value for key, value in given.items() if value is not None}
     if isinstance(layout, GridworldSpec):
         return replace(layout, **chosen)
     name, rows, header = read_layout(layout)
-    settings: dict[str, Any] = header | chosen
+    settings: Options = header | chosen
     scheme = settings.get("reward", "paper")
     if scheme in REWARDS:
         settings.setdefault("horizon", REWARDS[scheme][2])

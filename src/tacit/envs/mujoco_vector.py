@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.families import Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.envs.robots import (
     Array,
@@ -82,6 +83,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         height: int = 480,
     ) -> None:
         self.task = find_task(task)
+        self.rule = self.task.constraint
         self.noise = check_noise(noise)
         if num_envs < 1 or nthread < 1:
             raise UserError(f"num_envs and nthread are at least 1, not {num_envs} and {nthread}.")
@@ -143,8 +145,8 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
     # ------------------------------------------------------------ Gymnasium's interface
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Array, dict[str, Any]]:
+        self, *, seed: int | list[int | None] | None = None, options: Options | None = None
+    ) -> tuple[Array, Info]:
         """Start a new episode in every copy, or in those that `options["reset_mask"]` (N,) selects.
 
         Copy i is seeded with seed + i, or with seed[i] if a list is given; None keeps its generator.
@@ -162,7 +164,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         self._started = True
         return self.task.observe(self._state[:, 1:].copy()), {"cost": np.zeros(self.num_envs), "_cost": mask}
 
-    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, Info]:
         """One step of all copies; a copy whose episode ends is reset in the same step.
 
         The rows of the observations and of `info["cost"]` (N,) of such a copy belong to its new episode (cost 0), and
@@ -171,7 +173,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         """
         result = self.step_arrays(actions)
         ended = result.terminated | result.truncated
-        info: dict[str, Any] = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
+        info: Info = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
         if ended.any():
             info["cost"] = np.where(ended, 0.0, result.cost)
             info["final_obs"], info["_final_obs"] = result.final_obs, ended
@@ -229,7 +231,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         if self.noise:
             task.shake(reached, self._draw_noise(diverged))
         qpos, qvel = reached[:, :nq], reached[:, nq:]
-        cost = task.constraint.violated(qpos[:, task.constraint_index]).astype(np.float64)
+        cost = task.constraint.beyond(qpos[:, task.constraint_index]).astype(np.float64)
         terminated = task.terminated(qpos, qvel) if task.terminated else np.zeros(self.num_envs, np.bool_)
         self._steps += 1
         truncated = ~terminated & (self._steps >= self.horizon)

@@ -12,6 +12,7 @@ size. Dict and Tuple observations are flattened first, as `gymnasium.spaces.flat
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,9 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost
 from tacit.cost.table import TableCost
-from tacit.envs.registry import feature_names
+from tacit.envs.capabilities import capabilities
+from tacit.envs.families import Info, Options
+from tacit.envs.registry import autoreset_mode, feature_names
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -103,12 +106,12 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self.threshold = cost.threshold if threshold is None else threshold
         self._before: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         self._before = obs
         return obs, _hidden(info)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         space = self.env.observation_space
         about = obs if self.cost.at == "next" else self._before
@@ -121,12 +124,12 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return obs, float(reward) - self.penalty * value, terminated, truncated, info
 
 
-def _hidden(info: dict[str, Any]) -> dict[str, Any]:
+def _hidden(info: Info) -> Info:
     """The environment's own cost under another name, so that nobody takes it for the learned one."""
     return {{"cost": "true_cost", "_cost": "_true_cost"}.get(key, key): entry for key, entry in info.items()}
 
 
-def _told(info: dict[str, Any], value: Any) -> dict[str, Any]:
+def _told(info: Info, value: Any) -> Info:
     return {**_hidden(info), "cost": value}
 
 
@@ -143,18 +146,17 @@ class VectorCostWrapper(VectorWrapper):
         self.cost = fitted(cost, env)
         self.penalty = float(penalty)
         self.threshold = threshold if threshold is not None else cost.threshold
-        mode = env.metadata.get("autoreset_mode")
-        self._mode = getattr(mode, "value", mode)
+        self._mode = autoreset_mode(env)
         if self._mode not in (
             AutoresetMode.SAME_STEP.value,
             AutoresetMode.NEXT_STEP.value,
             AutoresetMode.DISABLED.value,
         ):
-            raise UserError(f"the vector environment does not say how its copies reset themselves: mode {mode}")
+            raise UserError(f"the vector environment does not say how its copies reset themselves: mode {self._mode}")
         self._before: Any = None
         self._resetting = np.zeros(env.num_envs, dtype=bool)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         chosen = (options or {}).get("reset_mask")
         self._resetting = np.zeros(self.num_envs, dtype=bool) if chosen is None else self._resetting & ~chosen
@@ -168,7 +170,7 @@ class VectorCostWrapper(VectorWrapper):
         rows = np.asarray(obs)
         return rows if isinstance(space, gym.spaces.Discrete) else rows.reshape(self.num_envs, -1)
 
-    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, Info]:
         obs, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._rows(obs)
         ended = np.asarray(terminated) | np.asarray(truncated)
@@ -256,7 +258,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self._before: Any = None
         self._rng = np.random.default_rng(0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._rng = np.random.default_rng([seed, 7])
@@ -274,7 +276,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
         obs = np.repeat(np.asarray(_flat(self.env.observation_space, self._before))[None], len(actions), axis=0)
         return np.asarray(self.cost(obs, actions), dtype=np.float64)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         asked = np.asarray(action)
         shielded = bool(self.judge(asked[None])[0] > self.threshold)
         done = action
@@ -311,19 +313,23 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
 def simulate(env: gym.Env[Any, Any]) -> Predict:
     """A model for `ShieldWrapper`: each action is tried on another copy of the environment, put where this one stands.
 
-    Robots are put there by their state, and draw noise of their own. Other environments are copied whole, the random
-    generator included: where there is noise such a shield knows what will come, as no real one does. Copying costs
-    time in proportion to what the environment holds; a model of your own is faster.
+    MuJoCo environments are put there by positions and velocities, and draw noise of their own. Others are put there by
+    their state if they can set it (`capabilities`), or else copied whole, the random generator included: where there
+    is noise, such a shield knows what will come, as no real one does. Copying a large environment takes long; a model
+    of your own is faster.
     """
-    import copy
-
     here: Any = env.unwrapped
-    if hasattr(here, "set_state") and hasattr(here, "data") and env.spec is not None:
+    can = capabilities(here)
+    source = can.physical_state or can.state
+    if source is not None and env.spec is not None:
         other: Any = gym.make(env.spec).unwrapped
         other.reset(seed=0)
+        there = capabilities(other)
+        target = there.physical_state or there.state
+        assert target is not None
 
         def try_out(action: Any) -> Any:
-            other.set_state(here.data.qpos, here.data.qvel)
+            target.set(source.get())
             return other.step(action)[0]
     else:
         try:

@@ -62,9 +62,9 @@ def explain(run: Run, of: str | None = None) -> Found:
 
 
 def _gridworld(run: Run) -> GridworldSpec | None:
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
 
-    return gridworld(run.config["env"], run.config["env_kwargs"])
+    return exact_model(run.config["env"], run.config["env_kwargs"])
 
 
 def _threshold(cost: Cost, demos: Any, highest: float) -> Found:

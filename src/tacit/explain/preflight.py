@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.demos.data import FEW_DEMONSTRATIONS, Demonstrations
+from tacit.envs import registry
 from tacit.errors import UserError
 
 if TYPE_CHECKING:
@@ -215,9 +216,9 @@ def run_preflight(
     seed: int = 0,
 ) -> tuple[Preflight, Demonstrations]:
     """(what was found, the episodes of the agent without constraint)."""
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
 
-    spec = gridworld(env_id, env_kwargs)
+    spec = exact_model(env_id, env_kwargs)
     if spec is not None:
         from tacit.demos import expert_policy, sample_demonstrations
 
@@ -267,9 +268,7 @@ def unconstrained_policy(env_id: str, env_kwargs: Mapping[str, Any], steps: int,
 def feature_names(env: Any, demos: Demonstrations) -> tuple[str, ...]:
     """Of the entries of an observation, by the environment, the demonstrations' card, or numbered."""
     size = int(np.prod(demos.observations.shape[1:]))
-    copies = getattr(env.unwrapped, "envs", None)
-    known = [getattr(one.unwrapped, "feature_names", None) for one in (env, *((copies[0],) if copies else ()))]
-    for names in (*known, demos.card.get("feature_names")):
+    for names in (registry.feature_names(env, declared=True), demos.card.get("feature_names")):
         if names is not None and len(names) == size:
             return tuple(names)
     return tuple(f"obs[{i}]" for i in range(size)) if size > 1 else ("state",)
@@ -277,8 +276,8 @@ def feature_names(env: Any, demos: Demonstrations) -> tuple[str, ...]:
 
 def quick(env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, seed: int = 0) -> Preflight:
     """What costs next to nothing: all of it on a gridworld, the demonstrations alone elsewhere."""
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
 
-    if gridworld(env_id, env_kwargs) is None or len(demos) < 2:
+    if exact_model(env_id, env_kwargs) is None or len(demos) < 2:
         return Preflight(tuple(about(demos)))
     return run_preflight(env_id, env_kwargs, demos, seed=seed)[0]

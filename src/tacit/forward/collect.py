@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make_vec as make_vec
 from tacit.envs.registry import resets_same_step
 from tacit.errors import RunFailed, UserError
@@ -96,8 +97,9 @@ def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Ca
     """Put the environments where `carry` says, in this or another process."""
     if carry.obs.shape[0] != env.num_envs:
         raise UserError(f"the state is of {carry.obs.shape[0]} environments, {env.num_envs} were given")
-    if carry.env_state is not None and hasattr(env, "set_state"):
-        env.set_state(carry.env_state)
+    access = capabilities(env).state
+    if carry.env_state is not None and access is not None:
+        access.set(carry.env_state)
         return carry
     warnings.warn(
         "the environment cannot restore its state (it has no set_state): running episodes begin anew", stacklevel=3
@@ -107,31 +109,32 @@ def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Ca
 
 
 def _state_of(env: VectorEnv) -> dict[str, Array] | None:
-    return env.get_state() if hasattr(env, "get_state") and hasattr(env, "set_state") else None
+    access = capabilities(env).state
+    return None if access is None else access.get()
 
 
 def collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
     """T = n_steps steps of all environments. RunFailed if the environment raises or returns what is not finite."""
-    face, n = policy.interface, env.num_envs
+    interface, n = policy.interface, env.num_envs
     noise = policy.noise(rng, (n_steps, n))
-    obs = np.empty((n_steps, n, face.obs_size), np.float32)
+    obs = np.empty((n_steps, n, interface.obs_size), np.float32)
     next_obs = np.empty_like(obs)
-    shape = (n_steps, n) if face.n_actions else (n_steps, n, face.act_size)
-    act = np.empty(shape, np.int64 if face.n_actions else np.float32)
-    sent = act if face.n_actions else np.empty_like(act)
+    shape = (n_steps, n) if interface.n_actions else (n_steps, n, interface.act_size)
+    act = np.empty(shape, np.int64 if interface.n_actions else np.float32)
+    sent = act if interface.n_actions else np.empty_like(act)
     rew, cost = np.empty((n_steps, n)), np.zeros((n_steps, n))
     terminated, done = np.empty((n_steps, n), bool), np.empty((n_steps, n), bool)
     has_cost = True
 
-    step = _stepper(env, face)
+    step = _stepper(env, interface)
     current = carry.obs
     for t in range(n_steps):
         obs[t] = current
         act[t] = policy.perturb(policy.head(current), noise[t])
         if sent is not act:
-            sent[t] = face.to_env(act[t])
+            sent[t] = interface.to_env(act[t])
         try:
             current, rew[t], costs, terminated[t], truncated, next_obs[t] = step(sent[t])
         except Exception as error:
@@ -151,39 +154,41 @@ def collect(
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
     """RunFailed that names the first thing of a rollout that is not finite: the rest may follow from it."""
-    found = []
+    failures = []
     for order, (name, array) in enumerate(
         (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
     ):
         if not np.isfinite(array).all():
             t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
-            found.append((t, order, name, i))
-    if found:
-        t, _, name, i = min(found)
+            failures.append((t, order, name, i))
+    if failures:
+        t, _, name, i = min(failures)
         what = "an" if name[0] == "o" else "a"
         raise RunFailed(
             f"the environment returned {what} {name} that is not finite (step {t} of the rollout, copy {i})"
         )
 
 
-def _stepper(env: VectorEnv, face: Interface) -> Callable[[Array], StepResult]:
+def _stepper(env: VectorEnv, interface: Interface) -> Callable[[Array], StepResult]:
     """actions -> (obs to act on, reward, cost or None, terminated, truncated, obs reached), observations encoded."""
+    step_arrays = capabilities(env).step_arrays
 
     def fast(actions: Array) -> StepResult:
-        obs, reward, cost, terminated, truncated, reached = env.step_arrays(actions)  # type: ignore[attr-defined]
+        assert step_arrays is not None
+        obs, reward, cost, terminated, truncated, reached = step_arrays(actions)
         same = reached is obs
-        obs = face.encode(obs)
-        return obs, reward, cost, terminated, truncated, obs if same else face.encode(reached)
+        obs = interface.encode(obs)
+        return obs, reward, cost, terminated, truncated, obs if same else interface.encode(reached)
 
     def general(actions: Array) -> StepResult:
         obs, reward, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
-        obs = face.encode(obs)
+        obs = interface.encode(obs)
         reached, cost = obs, info.get("cost")
         if ended.any():
             rows = np.flatnonzero(ended)
             reached = obs.copy()
-            reached[rows] = face.encode(np.stack([np.asarray(info["final_obs"][i]) for i in rows]))
+            reached[rows] = interface.encode(np.stack([np.asarray(info["final_obs"][i]) for i in rows]))
             # The row of info["cost"] belongs to the new episode; what the last step cost is in final_info.
             last = info.get("final_info", {}).get("cost")
             if last is not None:
@@ -191,8 +196,7 @@ def _stepper(env: VectorEnv, face: Interface) -> Callable[[Array], StepResult]:
         costs = None if cost is None else np.asarray(cost, np.float64)
         return obs, np.asarray(reward, np.float64), costs, terminated, truncated, reached
 
-    # A wrapper's own step must not be bypassed.
-    return fast if env.unwrapped is env and hasattr(env, "step_arrays") else general
+    return general if step_arrays is None else fast
 
 
 def _times(lengths: Array, done: Array) -> Array:

@@ -22,7 +22,7 @@ import numpy as np
 from minari.data_collector import EpisodeBuffer
 from minari.storage import get_dataset_path
 
-from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import MAX_BYTES
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
@@ -128,7 +128,7 @@ def _at(observations: Any, t: int) -> Any:
     return observations[t]
 
 
-def _card(dataset: Any) -> dict[str, Any]:
+def _card(dataset: Any) -> Card:
     stored = dataset.storage.metadata.get(CARD)
     if stored is not None:
         try:

@@ -65,12 +65,12 @@ class PolicyModule(nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        face = policy.interface
-        self.discrete = bool(face.n_actions)
+        interface = policy.interface
+        self.discrete = bool(interface.n_actions)
         self.normalise = Normalise(policy.obs_mean, policy.obs_scale, policy.obs_clip)
         self.net = _dense(policy.weights, policy.biases, nn.Tanh)
         if policy.log_std is not None:
-            low, high, centre, half = face.box
+            low, high, centre, half = interface.box
             self.log_std = nn.Parameter(_tensor(policy.log_std))
             for name, array in (("low", low), ("high", high), ("centre", centre), ("half_width", half)):
                 self.register_buffer(name, _tensor(array))
@@ -151,20 +151,20 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
     expected = head if policy.interface.n_actions else policy.interface.box[2] + policy.interface.box[3] * head
     with torch.no_grad():
         got = module(_tensor(obs))
-    found: dict[str, tuple[nn.Module, float]] = {}
-    found["policy.safetensors"] = module, _difference(got if policy.interface.n_actions else got[0], expected)
+    modules: dict[str, tuple[nn.Module, float]] = {}
+    modules["policy.safetensors"] = module, _difference(got if policy.interface.n_actions else got[0], expected)
     for name in ("cost", "map"):
         if (run.path / "model" / f"{name}.safetensors").exists():
             cost = load_cost(run, name)
             assert isinstance(cost, LearnedCost)
             rows = np.zeros((500, cost.inputs.obs_size + cost.inputs.act_size), np.float32)
             rows[:, list(cost.inputs.columns)] = _spread(cost.inputs.centre, 1.0 / cost.inputs.scale)
-            made = cost_module(cost)
+            network = cost_module(cost)
             with torch.no_grad():
-                found[f"{name}.safetensors"] = made, _difference(made(_tensor(rows)), cost.of_rows(rows))
-    differences = {name: difference for name, (_, difference) in found.items()}
+                modules[f"{name}.safetensors"] = network, _difference(network(_tensor(rows)), cost.of_rows(rows))
+    differences = {name: difference for name, (_, difference) in modules.items()}
     require_equal(differences)
-    for name, (module_, _) in found.items():
+    for name, (module_, _) in modules.items():
         state = {key: value.contiguous() for key, value in module_.state_dict().items()}
         storage.atomic_write_bytes(Path(folder) / name, save(state))
     return differences

@@ -95,12 +95,11 @@ def run(
 
 def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
     """The exact model behind an environment; UserError when it has none."""
-    import gymnasium
+    from tacit.envs.capabilities import capabilities
+    from tacit.envs.registry import make
 
-    from tacit.envs.gridworld import GridworldSpec
-
-    spec = getattr(gymnasium.make(env_id, disable_env_checker=True, **env_kwargs).unwrapped, "grid", None)
-    if not isinstance(spec, GridworldSpec):
+    spec = capabilities(make(env_id, **env_kwargs)).model
+    if spec is None:
         raise UserError(
             f"{algo} needs the exact model of the environment, and {env_id} has none; for a finite MDP of your own "
             f"use {'tacit.solve' if algo == 'mce-exact' else 'tacit.inverse.ml_greedy.learn'} from Python"

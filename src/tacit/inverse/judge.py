@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
+from tacit.envs.capabilities import capabilities
 from tacit.forward.expert import evaluations
 from tacit.inverse import constraint_map, samples
 from tacit.inverse.exact_run import demonstrated
@@ -73,9 +74,9 @@ def judge(
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
     summary |= method.more(env, config, state, cost)
-    task = getattr(env.unwrapped, "task", None)
-    if task is not None:
-        summary["threshold"] = _threshold(found, task.constraint)
+    rule = capabilities(env).rule
+    if rule is not None:
+        summary["threshold"] = _threshold(found, rule)
     return summary
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost
+from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian
 from tacit.forward.agent import filled, named
@@ -80,7 +81,7 @@ def _iterations(config: Config) -> int:
 
 
 def _more(env: Any, config: Config, state: mce.State, cost: LearnedCost) -> dict[str, Any]:
-    grid = getattr(env.unwrapped, "grid", None)
+    grid = capabilities(env).model
     return {} if grid is None else {"exact": against_exact(grid, config, state, cost)}
 
 

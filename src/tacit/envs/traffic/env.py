@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -20,10 +19,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.capabilities import Rule
+from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.files import traffic_of
 from tacit.envs.traffic.layout import Rules, Traffic, flag
 from tacit.envs.traffic.recording import DT, FRAME_RATE
+from tacit.envs.traffic.render import draw_ego
 from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
 from tacit.errors import UserError
 
@@ -32,45 +34,20 @@ MAX_SPEED = 40.0
 MIN_GAP = 20.0
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a driver must not do, on observations (N, 74): be where `feature relation bound` holds after a step."""
+def _too_close(obs: np.ndarray) -> Flags:
+    return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
 
-    name: str
-    text: str
-    feature: str
-    """For velocity that along the road, of which the speed differs by a hundredth at most while driving in a lane."""
-    relation: str
-    bound: float
 
-    def violated(self, obs: np.ndarray) -> Flags:
-        """(N,)"""
-        if self.name == "velocity":
-            return np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED
-        return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
-
-    @property
-    def constraint(self) -> Rule:
-        """The same names as a robot's task has."""
-        return self
-
-    @property
-    def constraint_index(self) -> int:
-        return ob.FEATURES.index(self.feature)
-
-    def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {self.bound:g}"
+def _too_fast(obs: np.ndarray) -> Flags:
+    # The speed, of which that along the road differs by a hundredth at most while driving in a lane.
+    return np.asarray(np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED)
 
 
 RULES = {
     "distance": Rule(
-        "distance",
-        f"gap to the leader in the lane below {MIN_GAP:g} m",
-        ob.FEATURES[ob.LEAD_GAP],
-        "<",
-        MIN_GAP,
+        ob.FEATURES[ob.LEAD_GAP], "<", MIN_GAP, f"gap to the leader in the lane below {MIN_GAP:g} m", _too_close
     ),
-    "velocity": Rule("velocity", f"speed above {MAX_SPEED:g} m/s", "v_ego_x", ">", MAX_SPEED),
+    "velocity": Rule("v_ego_x", ">", MAX_SPEED, f"speed above {MAX_SPEED:g} m/s", _too_fast),
 }
 
 
@@ -174,7 +151,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 raise UserError(f"{name} is a whole number, at least 1, not {value!r}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = self.task = _rule(constraint)
+        self.rule = _rule(constraint)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.num_envs = num_envs
@@ -193,8 +170,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     # ------------------------------------------------------------ Gymnasium's interface
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | list[int | None] | None = None, options: Options | None = None
+    ) -> tuple[np.ndarray, Info]:
         """Start a new episode in every copy, or in those that options["reset_mask"] (N,) selects.
 
         Copy i is seeded with seed + i, or with seed[i]; options["problem"] (N,) chooses the problems.
@@ -215,7 +192,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._started = True
         return self._obs.copy(), {"cost": cost, "_cost": mask}
 
-    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, Flags, Flags, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, Flags, Flags, Info]:
         """One step of all copies; a copy whose episode ends is reset in the same step.
 
         Then its rows of the observations and of info["cost"] belong to the new episode; info["final_obs"] and
@@ -224,7 +201,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         result, outcome, start_cost = self._step(actions)
         ended = result.terminated | result.truncated
-        info: dict[str, Any] = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
+        info: Info = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
         if ended.any():
             info["cost"] = np.where(ended, start_cost, result.cost)
             info["final_obs"], info["_final_obs"] = result.final_obs, ended
@@ -257,8 +234,6 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """One picture a copy."""
-        from tacit.envs.traffic.render import draw_ego
-
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:
@@ -384,9 +359,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         self._obs: np.ndarray | None = None
         self._over = False
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
             raise UserError(f"a seed is a whole number that is not negative, not {seed!r}")
         super().reset(seed=None if seed is None else int(seed))
@@ -405,7 +378,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         self._obs = self.simulator.initial(only)
         return self._obs[0].copy(), self._info(0, int(problem))
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self._obs is None or self._over:
             raise gym.error.ResetNeeded("call reset() before step()")
         outcome = self.simulator.step(_checked(action, (2,))[None])
@@ -413,14 +386,12 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         info = self._info(int(outcome.code[0]), int(self.simulator.problem[0]))
         return outcome.obs[0].copy(), float(outcome.reward[0]), self._over, False, info
 
-    def _info(self, code: int, problem: int) -> dict[str, Any]:
+    def _info(self, code: int, problem: int) -> Info:
         assert self._obs is not None
         return {"cost": float(self.rule.violated(self._obs)[0]), "outcome": OUTCOMES[code], "problem": problem}
 
     def render(self) -> Any:
         """A picture of the road around the ego."""
-        from tacit.envs.traffic.render import draw_ego
-
         if self._obs is None:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:

@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tacit.envs.traffic import commonroad, compact, highd
+from tacit.envs.families import Options
+from tacit.envs.traffic import SIMULATED, UNKNOWN, commonroad, compact, highd
 from tacit.envs.traffic.layout import Rules, Traffic, build, flag
 from tacit.envs.traffic.recording import Recording, is_simulated
 from tacit.errors import UserError
@@ -86,6 +87,18 @@ def simulated(recordings: Recordings | None, *, skip_bad: bool = False) -> bool:
     return any(is_simulated({"source": source}) for source in sources)
 
 
+def notice(options: Mapping[str, Any]) -> str | None:
+    """What must stand beside every result with these options of a highway environment, if anything."""
+    recordings = options.get("recordings")
+    if recordings is None:
+        return SIMULATED
+    try:
+        bad = flag("skip_bad", options.get("skip_bad", False))
+        return SIMULATED if simulated(recordings, skip_bad=bad) else None
+    except UserError:
+        return UNKNOWN
+
+
 def _source(path: Path) -> str:
     if path.name.lower().endswith(compact.SUFFIX):
         return compact.source_of(path)
@@ -97,7 +110,7 @@ def _source(path: Path) -> str:
     return commonroad.SOURCE
 
 
-def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def checked_options(env_kwargs: Mapping[str, Any]) -> Options:
     """Options of a highway environment, tried out before a run begins; recordings by their absolute paths."""
     options = dict(env_kwargs)
     # As booleans in the run's settings, too: whoever reads "False" there must not take it for true.

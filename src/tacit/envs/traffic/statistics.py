@@ -9,6 +9,7 @@ comparison is only shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -150,8 +151,23 @@ def comparable(recording: Recording) -> bool:
     return lanes == {2} and recording.speed_limit < 0 and 1300 <= flow <= 2000
 
 
-def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
-    """One row a number: name, meaning, value, reference (None: none), accepted range (None: none), ok."""
+@dataclass(frozen=True)
+class Row:
+    """One statistic of recordings beside its reference."""
+
+    name: str
+    meaning: str
+    value: float
+    reference: float | None
+    """The published number; None if there is none."""
+    accepted: tuple[float, float] | None
+    """The range that the value should be in; None if any value will do."""
+    ok: bool
+    """Is it in that range?"""
+
+
+def comparison(recordings: Sequence[Recording]) -> list[Row]:
+    """The statistics of recordings, one row each, in the order of `MEANING`."""
     values = statistics(recordings)
     judged = all(comparable(recording) for recording in recordings)
     rows = []
@@ -160,16 +176,7 @@ def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
             continue
         accepted = ACCEPTED.get(name) if judged or name == "overlaps" else None
         ok = accepted is None or accepted[0] <= values[name] <= accepted[1]
-        rows.append(
-            {
-                "name": name,
-                "meaning": meaning,
-                "value": values[name],
-                "reference": REFERENCE.get(name),
-                "accepted": accepted,
-                "ok": ok,
-            }
-        )
+        rows.append(Row(name, meaning, values[name], REFERENCE.get(name), accepted, ok))
     return rows
 
 
