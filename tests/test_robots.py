@@ -301,7 +301,7 @@ def test_bad_input():
     for kwargs in ({"num_envs": 0}, {"nthread": 0}, {"max_episode_steps": 0}, {"render_mode": "human"}):
         with pytest.raises(UserError):
             RobotVectorEnv(**{"num_envs": 1, "task": "Ant", **kwargs})
-    with pytest.raises(UserError, match="one entry a copy"):
+    with pytest.raises(UserError, match="one entry per copy"):
         batch.reset(seed=[1, 2, 3])
     with pytest.raises(UserError, match="reset_mask"):
         batch.reset(options={"reset_mask": [1, 0]})

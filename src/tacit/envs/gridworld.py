@@ -2,7 +2,7 @@
 
 Every step the agent picks one of 4 (or 8) moves. A move off the grid or into a wall stays put. With probability `slip`
 the move is ignored and a uniformly random neighbouring cell (in the move set, in the grid, not a wall) is entered. The
-reward is -1 a step and +1 for the step that reaches the goal, which ends the episode; after `horizon` steps it is cut
+reward is -1 per step and +1 for the step that reaches the goal, which ends the episode; after `horizon` steps it is cut
 off. The true cost, info["cost"], is 1 for every step that ends in a constrained cell; no learner reads it.
 
     env = gymnasium.make("tacit/Gridworld-v0", layout="paper", slip=0.1)
@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from tacit.envs.batched import reset_mask, step_info
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.gridworld_render import render_image, render_text
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
@@ -125,23 +126,16 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._steps = np.zeros(num_envs, dtype=np.int64)
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
-        """Put every copy on the start; options={"reset_mask": (n,) booleans} puts only some there."""
+        """Put every copy on the start, or only those of options["reset_mask"], (n,) booleans."""
         super().reset(seed=seed)
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            mask = np.ones(self.num_envs, dtype=bool)
-        elif self._states is None:
-            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        mask = reset_mask(options, self.num_envs, started=self._states is not None)
         before = self.grid.start if self._states is None else self._states
         self._states = np.where(mask, self.grid.start, before)
         self._steps = np.where(mask, 0, self._steps)
         return self._as_observations[self._states], {"cost": np.zeros(self.num_envs), "_cost": mask}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
-        """Move every copy; see the class about copies that end."""
+        """Move every copy. See the class about copies that end."""
         if self._states is None:
             raise gym.error.ResetNeeded("call reset() before step()")
         actions = np.asarray(actions)
@@ -157,17 +151,9 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         terminated = entered == self.grid.goal
         truncated = ~terminated & (self._steps >= self.horizon)
         ended = terminated | truncated
-        info: Info = {"cost": np.where(ended, 0.0, costs), "_cost": np.ones(self.num_envs, dtype=bool)}
-        self._states = entered
-        if ended.any():
-            info |= {
-                "final_obs": self._as_observations[entered],
-                "_final_obs": ended,
-                "final_info": {"cost": costs, "_cost": ended.copy()},
-                "_final_info": ended.copy(),
-            }
-            self._states = np.where(ended, self.grid.start, entered)
-            self._steps[ended] = 0
+        info = step_info(costs, ended, self._as_observations[entered])
+        self._states = np.where(ended, self.grid.start, entered)
+        self._steps[ended] = 0
         return self._as_observations[self._states], rewards, terminated, truncated, info
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -188,7 +174,7 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.np_random = unpack_rng(state["rng"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """One text or picture a copy, as `render_mode` says."""
+        """One text or picture per copy, as `render_mode` says."""
         if self._states is None:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:

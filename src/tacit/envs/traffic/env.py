@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info
 from tacit.envs.capabilities import Rule
 from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
@@ -49,21 +50,6 @@ RULES = {
     ),
     "velocity": Rule("v_ego_x", ">", MAX_SPEED, f"speed above {MAX_SPEED:g} m/s", _too_fast),
 }
-
-
-class Step(NamedTuple):
-    """What one step of N copies gives. All arrays are fresh: the next step does not change them."""
-
-    obs: np.ndarray
-    """(N, 74) what to act on next: of a new episode where the old one ended."""
-    reward: NDArray[np.float64]
-    """(N,)"""
-    cost: NDArray[np.float64]
-    """(N,) 1.0 where the state reached breaks the true rule, else 0.0."""
-    terminated: Flags
-    truncated: Flags
-    final_obs: np.ndarray
-    """(N, 74) the state reached by this step, also where the episode ended. The same array as `obs` if none ended."""
 
 
 def _rule(constraint: str) -> Rule:
@@ -113,7 +99,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         reactive: do other vehicles brake for the ego? The original's do not.
         skip_bad: leave out recordings that cannot be read, instead of refusing all.
         max_episode_steps: cut episodes off earlier than the task does.
-        render_mode: None or "rgb_array" (one picture a copy).
+        render_mode: None or "rgb_array" (one picture per copy).
 
     Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
     """
@@ -169,22 +155,13 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     # ------------------------------------------------------------ Gymnasium's interface
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: Options | None = None
-    ) -> tuple[np.ndarray, Info]:
+    def reset(self, *, seed: Seeds = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
         """Start a new episode in every copy, or in those that options["reset_mask"] (N,) selects.
 
         Copy i is seeded with seed + i, or with seed[i]; options["problem"] (N,) chooses the problems.
         """
         options = options or {}
-        mask = options.get("reset_mask")
-        if mask is None:
-            mask = np.ones(self.num_envs, np.bool_)
-        elif not self._started:
-            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        mask = reset_mask(options, self.num_envs, started=self._started)
         self._seed(seed, mask)
         rows = np.flatnonzero(mask)
         cost = np.zeros(self.num_envs)
@@ -201,12 +178,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         result, outcome, start_cost = self._step(actions)
         ended = result.terminated | result.truncated
-        info: Info = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
-        if ended.any():
-            info["cost"] = np.where(ended, start_cost, result.cost)
-            info["final_obs"], info["_final_obs"] = result.final_obs, ended
-            last = {"cost": result.cost, "_cost": ended.copy(), "outcome": outcome.code, "_outcome": ended.copy()}
-            info["final_info"], info["_final_info"] = last, ended.copy()
+        info = step_info(result.cost, ended, result.final_obs, start_cost, outcome=outcome.code)
         return result.obs, result.reward, result.terminated, result.truncated, info
 
     def step_arrays(self, actions: ArrayLike) -> Step:
@@ -233,7 +205,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return Step(obs, outcome.reward, cost, terminated, truncated, outcome.obs), outcome, start_cost
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One picture a copy."""
+        """One picture per copy."""
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:
@@ -256,7 +228,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         else:
             given = np.asarray(problems)
             if given.shape not in ((), (1,), (self.num_envs,)):
-                raise UserError(f"options['problem'] is one number, or {self.num_envs}: one a copy, not {problems!r}")
+                raise UserError(f"options['problem'] is one number, or {self.num_envs}; one per copy, not {problems!r}")
             given = np.broadcast_to(given, (self.num_envs,))
             if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n:
                 raise UserError(f"problems are numbers from 0 to {n - 1}, not {problems!r}")
@@ -266,16 +238,8 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._obs[rows] = self.simulator.initial(rows)
         return self.rule.violated(self._obs[rows]).astype(np.float64)
 
-    def _seed(self, seed: int | list[int | None] | None, mask: Flags) -> None:
-        seeds: list[int | None]
-        if seed is None or isinstance(seed, int | np.integer):
-            seeds = [None if seed is None else int(seed) + row for row in range(self.num_envs)]
-        else:
-            if not isinstance(seed, list | tuple | np.ndarray):
-                raise UserError(f"a seed is a whole number, or a list with one a copy, not {seed!r}")
-            seeds = list(seed)
-            if len(seeds) != self.num_envs:
-                raise UserError(f"a list of seeds has one entry a copy: {self.num_envs}, not {len(seeds)}")
+    def _seed(self, seed: Seeds, mask: Flags) -> None:
+        seeds = seeds_of(seed, self.num_envs)
         for row in np.flatnonzero(mask):
             value = seeds[row]
             if value is None and self._seeds[row] < 0:
