@@ -13,6 +13,7 @@ from tacit.demos.data import Trajectory, from_trajectories
 from tacit.forward.collect import make_vec
 from tacit.inverse import constraint_net
 from tacit.launch import execute, start_run
+from tacit.run import Run
 
 LINE = "tacit-baselines/Line-v0"
 PENDULUM = "tacit/Pendulum-v0"
@@ -120,20 +121,18 @@ class Stop(Exception):
 
 def stopped_and_resumed_is_the_same_run(algo: str, tmp_path, monkeypatch, **settings) -> Any:
     """The files of a run that was killed after its second checkpoint and resumed are those of one that was not."""
-    from tacit.inverse import trainer
-
     whole, data = start(algo, tmp_path / "a", **settings)
     execute(whole, data)
     broken, data = start(algo, tmp_path / "b", **settings)
-    original = trainer.save_checkpoint
+    original = Run.save_checkpoint
 
-    def save_then_stop(method, run, state):
-        original(method, run, state)
-        if state.iteration == 2:
+    def save_then_stop(run, step, arrays, metadata):
+        original(run, step, arrays, metadata)
+        if step == 2:
             raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "save_checkpoint", save_then_stop)
+        patch.setattr(Run, "save_checkpoint", save_then_stop)
         try:
             execute(broken, data)
         except Stop:

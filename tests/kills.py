@@ -176,5 +176,5 @@ if __name__ == "__main__":
 
     if job in ("expert", "mce"):
         import tacit.forward.expert
-        import tacit.inverse.mce_run  # noqa: F401
+        import tacit.inverse.mce  # noqa: F401
     survive(job, int(numbers[0]), int(numbers[1]), Path(place))

@@ -242,7 +242,7 @@ def halfway(cli, monkeypatch):
         original = ppo_lagrangian.iterate
 
         def dying(env, config, state, *args):
-            if state.iterations == n:
+            if state.iteration == n:
                 raise KeyboardInterrupt
             return original(env, config, state, *args)
 

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import tacit.run
 from demo_helpers import GRID, continuous
 from fuzz import damaged_arrays, damaged_bytes, damaged_json
 from tacit import demos, presets
@@ -40,7 +39,7 @@ few = settings(max_examples=20, deadline=None, suppress_health_check=list(Health
 def quick(monkeypatch):
     """Nothing here is about power cuts or commits, and both cost more than all the rest."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(tacit.run, "_commit", lambda: None)
+    monkeypatch.setattr("tacit.run.folder._commit", lambda: None)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from tacit.algorithms import find
 from tacit.cli import main
 from tacit.cost import LearnedCost
 from tacit.forward.collect import make_vec
-from tacit.inverse import constraint_net, irl_correction, loop
+from tacit.inverse import constraint_net, irl_correction
 
 TINY = {"total_steps": 3072, "bootstrap_steps": 1024, "forward_steps": 512, "rollout_steps": 512, "n_envs": 4}
 
@@ -101,7 +101,7 @@ def whole():
 
 def test_resumes_bit_by_bit(whole):
     config, steps = whole
-    method = loop.method(irl_correction.RULE)
+    method = irl_correction.METHOD
     saved = method.from_arrays(*method.to_arrays(steps[1][0]))
     rest = list(irl_correction.learn(*pendulum(), config, seed=3, state=saved))
     assert [numbers(metrics) for _, metrics in rest] == [numbers(metrics) for _, metrics in steps[2:]]

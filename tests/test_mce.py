@@ -14,7 +14,7 @@ from tacit.cost import Inputs
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.forward.collect import Rollout, make_vec
-from tacit.inverse import features, mce, mce_run, samples
+from tacit.inverse import features, mce, samples
 from tacit.policy import Interface
 
 HYPER = mce.Hyper(lr_zeta=0.0, lr_lam=0.02, budget=0.0, expert_square=2.0, learner_square=0.1)
@@ -303,7 +303,7 @@ def test_resumed_from_arrays_is_the_same_run(moments):
     demos = collect(test, lambda obs, rng: rng.uniform(-0.1, 0.1, (4, 1)), 6, seed=0)
     whole = learn(config, demos, env=env_id)
     half = whole[2][0]
-    again = mce_run.state_from_arrays(*mce_run.state_to_arrays(half))
+    again = mce.METHOD.from_arrays(*mce.METHOD.to_arrays(half))
     rest = learn(config, demos, state=again, env=env_id)
     assert len(rest) == len(whole) - 3 > 0
     end, other = whole[-1][0], rest[-1][0]

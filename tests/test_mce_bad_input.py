@@ -15,8 +15,9 @@ import pytest
 from tacit import demos as demonstrations
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import RunFailed, UserError
-from tacit.inverse import mce_run
+from tacit.inverse import mce, trainer
 from tacit.launch import execute, start_run
+from tacit.run import Run
 
 PENDULUM = "tacit/Pendulum-v0"
 TINY = {
@@ -247,7 +248,8 @@ def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_pat
     assert "checkpoint of iteration" in str(failure.value)
     assert f"tacit resume {run.path}" in str(failure.value)
     assert not run.done
-    assert mce_run.begun(run).iteration >= 1
+    step, arrays, header = run.latest_checkpoint()
+    assert mce.METHOD.from_arrays(arrays, header["state"]).iteration == step >= 1
     monkeypatch.setattr(Breaks, "healed", True)
     assert execute(run, data)["steps"] == TINY["total_steps"]
 
@@ -299,9 +301,9 @@ def test_an_environment_that_breaks_in_the_evaluation_leaves_a_resumable_run(tmp
 @pytest.mark.parametrize(("seconds", "expected"), [(180.0, [1, 3]), (-1.0, [1, 2, 3])])
 def test_checkpoints_times_and_discounts(tmp_path, monkeypatch, seconds, expected):
     """There is a checkpoint after the bootstrap and after minutes; phases add up; returns are discounted with gamma."""
-    saved_at, original = [], mce_run.save_checkpoint
-    monkeypatch.setattr(mce_run, "save_checkpoint", lambda run, s: (saved_at.append(s.iteration), original(run, s)))
-    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", seconds)
+    saved_at, original = [], Run.save_checkpoint
+    monkeypatch.setattr(Run, "save_checkpoint", lambda *given: (saved_at.append(given[1]), original(*given)))
+    monkeypatch.setattr("tacit.run.trainer.CHECKPOINT_SECONDS", seconds)
     run, data = start(tmp_path, checkpoint_every=100, start="clone")
     began = time.perf_counter()
     summary = execute(run, data)
@@ -362,15 +364,15 @@ def test_killed_and_resumed_is_the_same_run(tmp_path):
     class Stop(Exception):
         pass
 
-    original = mce_run.save_checkpoint
+    original = Run.save_checkpoint
 
-    def save_then_stop(run, state):
-        original(run, state)
-        if state.iteration == 2:
+    def save_then_stop(run, step, arrays, metadata):
+        original(run, step, arrays, metadata)
+        if step == 2:
             raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mce_run, "save_checkpoint", save_then_stop)
+        patch.setattr(Run, "save_checkpoint", save_then_stop)
         with pytest.raises(Stop):
             execute(broken, data)
     execute(broken, data)

@@ -25,7 +25,7 @@ from baseline_helpers import (
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.forward.collect import make_vec
-from tacit.inverse import constraint_net, loop, me_icrl
+from tacit.inverse import constraint_net, me_icrl, vicrl
 from tacit.inverse.constraint_net import EPSILON
 from tacit.report import load_run, render_report
 
@@ -237,10 +237,10 @@ def test_minibatches_visit_different_rows():
 
 def test_trajectories_are_numbered():
     times = np.array([[3, 0], [4, 1], [0, 2], [1, 0]])
-    numbers, whole = loop.trajectories(times, np.array([True, False]))
+    numbers, whole = constraint_net.trajectories(times, np.array([True, False]))
     np.testing.assert_array_equal(numbers.reshape(4, 2), [[0, 2], [0, 2], [1, 2], [1, 3]])
     np.testing.assert_array_equal(whole, [False, True, True] + [False] * 5)
-    numbers, whole = loop.trajectories(np.array([[3, 7], [4, 8]]), np.array([True, True]))
+    numbers, whole = constraint_net.trajectories(np.array([[3, 7], [4, 8]]), np.array([True, True]))
     np.testing.assert_array_equal(numbers, [0, 1, 0, 1])
     assert not whole.any()  # they began before, or go on
 
@@ -270,7 +270,7 @@ def test_the_true_cost_is_not_used(monkeypatch):
 def test_same_seed_same_run_and_resumed_from_arrays_too():
     change = {"total_steps": 5000, "use_action": True, "at": "current", "constraint_batch": 64}
     config = me_icrl.Config(**{**vars(CONFIG), **change})
-    demos, method = pendulum_demos(), loop.method(me_icrl.RULE)
+    demos, method = pendulum_demos(), me_icrl.METHOD
     whole = learn(me_icrl, config, demos, env="tacit/Pendulum-v0")
     assert same(whole[-1][0], learn(me_icrl, config, demos, env="tacit/Pendulum-v0")[-1][0])
     again = method.from_arrays(*method.to_arrays(whole[2][0]))
@@ -278,7 +278,7 @@ def test_same_seed_same_run_and_resumed_from_arrays_too():
     assert len(rest) == len(whole) - 3 > 0
     assert same(whole[-1][0], rest[-1][0])
     with pytest.raises(UserError, match="does not hold a run of vicrl"):
-        constraint_net.from_arrays("vicrl", *method.to_arrays(again), None)
+        vicrl.METHOD.from_arrays(*method.to_arrays(again))
 
 
 def test_in_a_run_folder(tmp_path, monkeypatch):

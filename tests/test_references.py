@@ -100,7 +100,7 @@ def test_resumes_exactly(algo, tmp_path, monkeypatch):
     def dying(env, config, seed, state):
         for pair in learn(env, config, seed, state):
             yield pair
-            if pair[0].iterations == 5:
+            if pair[0].iteration == 5:
                 raise KeyboardInterrupt
 
     object.__setattr__(module, "learn", dying)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.algorithms import find
 from tacit.errors import UserError
 from tacit.run import Run, run_name, storage, versions
 
@@ -114,7 +115,7 @@ def test_runs_from_before_a_correction_are_not_taken_for_runs_of_today(algo, con
     settings = {**SETTINGS, "algo": algo, "config": config}
     before = storage.to_json({**settings, "demos": "00"}, sort_keys=True)
     was = f"{algo}-gridworld-s0-{storage.sha256_of_bytes(before.encode())[:8]}"
-    assert (run_name(settings) != was) == corrected
+    assert (run_name(settings, find(algo).history) != was) == corrected
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------

@@ -1,28 +1,44 @@
-"""The algorithms by name. Each is a module, imported when it is asked for, with
+"""The algorithms by name: those of Tacit, those of installed packages, and one of your own.
 
-Config    a frozen dataclass, a docstring a field: the settings, and the options of `tacit learn NAME`; the default of a
-          setting that is added later is what was done without it, because earlier runs are completed with it
-run(run, env_id, env_kwargs, demos, config, seed) -> summary      learn inside a run folder, resuming if it was begun
+    find("mce")                          one of Tacit's
+    find("name")                         of an installed package, which declares the entry point
+                                         [project.entry-points."tacit.algorithms"]  name = "package.module:MyMethod"
+    find("package.module:MyMethod")      any that can be imported; see docs/own-algorithm.md
+
+Behind a name is an object (a module, a class without arguments, or an instance) with
+
+Config    a frozen dataclass, a docstring per field: the settings, and the options of `tacit learn NAME`; the default of
+          a setting that is added later is what was done without it, because earlier runs are completed with it
+train(run, env_id, env_kwargs, demos, config, seed) -> summary    learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 check_demonstrations(env_id, env_kwargs, config, demos)           optional: the same, of settings and demonstrations
 settle(config) -> config                                          optional: as the run folder keeps it, after the check
 bring(run, config)                                                optional: copies of files that only the settings name
+
+`tacit.inverse.loop.Method` has all of it but the method itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tacit import presets
+from tacit.envs.registry import import_named
 from tacit.errors import UserError, did_you_mean
+from tacit.run.naming import UNCHANGED, History
 
 if TYPE_CHECKING:
     from tacit.run import Run
+
+GROUP = "tacit.algorithms"
+"""The entry points of installed packages."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +47,25 @@ class Algorithm:
 
     name: str
     summary: str
-    module: str
+    target: str
+    """The module, or module:Name."""
     learns: bool = True
-    """From demonstrations, with `tacit learn`; an expert makes them instead."""
+    """Whether it learns from demonstrations, with `tacit learn`; an expert makes them instead."""
     needs_demos: bool = True
     """False for a reference, which is only measured beside demonstrations where there are any."""
     preset: str | None = None
     """The preset that is used when none is named; None for an algorithm that has none."""
 
-    def load(self) -> ModuleType:
-        """The module, with `Config` and `run`."""
-        return import_module(self.module)
+    def load(self) -> Any:
+        """The object with `Config` and `train`."""
+        module, _, attribute = self.target.partition(":")
+        return _method(import_module(module), attribute, self.target) if attribute else import_module(module)
+
+    @property
+    def history(self) -> History:
+        """How its settings have changed, for the names of run folders."""
+        history: History = getattr(self.load().Config, "HISTORY", UNCHANGED)
+        return history
 
     def config(self, env_id: str, preset: str | None = None, settings: Mapping[str, Any] | None = None) -> Any:
         """A `Config`: its defaults, what the preset says of this environment, and `settings` on top."""
@@ -53,11 +77,11 @@ class Algorithm:
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any, demos: Any = None) -> None:
         """UserError for settings that cannot work, or not with these demonstrations."""
-        module = self.load()
-        if hasattr(module, "check"):
-            module.check(env_id, env_kwargs, config)
-        if demos is not None and hasattr(module, "check_demonstrations"):
-            module.check_demonstrations(env_id, env_kwargs, config, demos)
+        method = self.load()
+        if hasattr(method, "check"):
+            method.check(env_id, env_kwargs, config)
+        if demos is not None and hasattr(method, "check_demonstrations"):
+            method.check_demonstrations(env_id, env_kwargs, config, demos)
 
     def settle(self, config: Any) -> Any:
         """The settings as the run folder keeps them: files by their content, not by where they lie."""
@@ -92,7 +116,7 @@ ALGORITHMS = {
         Algorithm(
             "mce",
             "maximum causal entropy with PPO and a learned feature network; any environment",
-            "tacit.inverse.mce_run",
+            "tacit.inverse.mce",
             preset="reference",
         ),
         Algorithm(
@@ -163,19 +187,90 @@ ALGORITHMS = {
 }
 
 
-def find(name: str) -> Algorithm:
-    """The algorithm of that name; UserError with the nearest name otherwise."""
-    if name not in ALGORITHMS:
-        raise UserError(f"there is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
-    return ALGORITHMS[name]
+def find(name: str, *, here: bool = False) -> Algorithm:
+    """The algorithm of that name; UserError with the nearest name otherwise.
+
+    With `here` the module of module:Name may also be a file in the current folder. That is for names that a person has
+    typed: a name out of a file must not be able to choose code that came along with it.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    module, _, attribute = name.partition(":")
+    if attribute:
+        import_named(module, here=here, what="the algorithm")
+        return _described(name, name, _method(import_module(module), attribute, name))
+    installed = {entry.name: entry for entry in entry_points()}
+    if name in installed:
+        return _installed(installed[name])
+    known = [*ALGORITHMS, *installed]
+    hint = "" if "." not in name else f" (one of your own is named {name}:MyMethod, after the object in that module)"
+    raise UserError(f"there is no algorithm {name!r}; {did_you_mean(name, known)}{hint}")
+
+
+def every() -> Iterable[Algorithm]:
+    """Tacit's algorithms, then those of installed packages. One that cannot be imported is left out."""
+    yield from ALGORITHMS.values()
+    for entry in entry_points():
+        if entry.name not in ALGORITHMS:
+            try:
+                yield _installed(entry)
+            except UserError:
+                continue
+
+
+@cache
+def entry_points() -> tuple[metadata.EntryPoint, ...]:
+    """What installed packages declare."""
+    return tuple(metadata.entry_points(group=GROUP))
+
+
+def _installed(entry: metadata.EntryPoint) -> Algorithm:
+    try:
+        return _described(entry.name, entry.value, _instance(entry.load(), entry.value))
+    except Exception as error:  # it is somebody else's code: whatever it raises
+        raise UserError(f"the algorithm {entry.name} ({entry.value}) cannot be loaded: {error}") from error
+
+
+def _method(module: ModuleType, attribute: str, name: str) -> Any:
+    method = getattr(module, attribute, None)
+    if method is None:
+        raise UserError(f"{module.__name__} has no {attribute}, so there is no algorithm {name}")
+    return _instance(method, name)
+
+
+def _instance(method: Any, name: str) -> Any:
+    """The object itself, made if it is a class. UserError for what is not an algorithm."""
+    method = method() if inspect.isclass(method) else method
+    missing = [wanted for wanted in ("Config", "train") if not hasattr(method, wanted)]
+    if missing:
+        raise UserError(f"{name} is not an algorithm: it has no {' and no '.join(missing)} (see docs/own-algorithm.md)")
+    if not dataclasses.is_dataclass(method.Config):
+        raise UserError(f"{name}.Config must be a dataclass: its fields are the settings")
+    return method
+
+
+def _described(name: str, target: str, method: Any) -> Algorithm:
+    summary = getattr(method, "summary", None) or (inspect.getdoc(method) or "an algorithm of your own").splitlines()[0]
+    return Algorithm(
+        name,
+        str(summary).rstrip("."),
+        target,
+        needs_demos=bool(getattr(method, "needs_demos", True)),
+    )
 
 
 def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> Any:
     """A Config from plain JSON or TOML; UserError for settings that it does not have, or of another type."""
     kinds = get_type_hints(config_class)
     known = [field.name for field in dataclasses.fields(config_class)]
+    retired = getattr(config_class, "HISTORY", UNCHANGED).retired
     values = {}
     for name, value in settings.items():
+        if name in retired:
+            only, why = retired[name]
+            if (tuple(value) if isinstance(value, list) else value) != only:
+                raise UserError(f"{where}: {name} has no effect, because {why}: leave it out")
+            continue
         if name not in known:
             raise UserError(f"{where}: this version does not know {name!r}; {did_you_mean(name, known)}")
         try:

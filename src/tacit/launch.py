@@ -96,7 +96,7 @@ def learn(
     nothing for those that come with Tacit. `preset` is the algorithm's own unless named ("reference" for mce), and
     `settings` go on top of it. Called again it finds the finished run, or goes on with an interrupted one.
     """
-    algorithm = find(algo)
+    algorithm = find(algo, here=True)
     if not algorithm.learns:
         raise UserError(f"{algo} does not learn from demonstrations: use `tacit {algo}`")
     given = os.fspath(demos) if isinstance(demos, os.PathLike) else demos
@@ -129,8 +129,9 @@ def start_run(
         return _start_calibrated(out, settings, demos, held_out, command)
     path = place(out, settings)
     older = path.name != _name(settings)
-    run = Run.open(path) if older else Run.start(out, **settings, command=command)
-    find(algo).bring(run, wanted.get("preset"), wanted.get("settings"))
+    algorithm = find(algo)
+    run = Run.open(path) if older else Run.start(out, **settings, command=command, history=algorithm.history)
+    algorithm.bring(run, wanted.get("preset"), wanted.get("settings"))
     return run, demos
 
 
@@ -146,7 +147,7 @@ def _start_calibrated(
     algorithm.check(settings["env"], settings["env_kwargs"], config, shown)  # fewer than those that were checked
     # The file that was given holds both parts: `Run.demonstrations` must not fall back on it.
     parts = {"path": None, "sha256": shown.sha256, "from": settings["demos"], "calibration": kept.sha256}
-    run = Run.start(out, **{**settings, "demos": parts}, command=command)
+    run = Run.start(out, **{**settings, "demos": parts}, command=command, history=algorithm.history)
     for name, part in (("demos.npz", shown), (HELD_OUT, kept)):
         if not (run.path / name).exists():
             save(part, run.path / name)
@@ -161,20 +162,20 @@ def place(out: str | os.PathLike[str], settings: Mapping[str, Any]) -> Path:
     """
     path = Path(out) / _name(settings)
     if not path.exists():
-        config_class = find(settings["algo"]).load().Config
+        algorithm = find(settings["algo"])
         for file in sorted(Path(out).glob(f"{path.name.rpartition('-')[0]}-*/config.json")):
             try:
                 begun = Run.open(file.parent).config
-                config = dataclasses.asdict(make_config(config_class, begun["config"], str(file)))
+                config = dataclasses.asdict(make_config(algorithm.load().Config, begun["config"], str(file)))
             except UserError:
                 continue
-            if run_name({**begun, "config": config}) == path.name:
+            if run_name({**begun, "config": config}, algorithm.history) == path.name:
                 return file.parent
     return path
 
 
 def _name(settings: Mapping[str, Any]) -> str:
-    return run_name({"schema": SCHEMA, **settings})
+    return run_name({"schema": SCHEMA, **settings}, find(settings["algo"]).history)
 
 
 def resolve(
@@ -288,8 +289,9 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
     """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
     from tacit.demos import save
 
-    algorithm = find(run.config["algo"]).load()
-    config = make_config(algorithm.Config, run.config["config"], f"{run.path}/config.json")
+    algorithm = find(run.config["algo"])
+    method, run.history = algorithm.load(), algorithm.history
+    config = make_config(method.Config, run.config["config"], f"{run.path}/config.json")
     if getattr(config, "threads", 1) > 1:
         from tacit.forward.nets import use_threads
 
@@ -302,7 +304,8 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
             # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
             if demos is not None and not (run.path / "demos.npz").exists():
                 save(demos, run.path / "demos.npz")
-            summary = algorithm.run(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
+            train = getattr(method, "train", None) or method.run
+            summary = train(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
             complete_cards(run, summary)
             # Before DONE: what is finished is never looked at again.
             run.write("summary.json", summary)

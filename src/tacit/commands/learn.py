@@ -27,7 +27,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit.algorithms import ALGORITHMS, Algorithm, find
+from tacit.algorithms import Algorithm, every, find
 from tacit.commands import EnvId, call, print_json
 from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.summary import print_summary
@@ -43,7 +43,7 @@ def main(args: list[str]) -> Any:
     names = [arg for arg in args[:1] if not arg.startswith("-")]
     if not names:
         return call(_list_algorithms, "learn", _with_algorithms(), args)
-    algorithm = find(names[0])
+    algorithm = find(names[0], here=True)
     if not algorithm.learns:
         whereof = "RUN" if algorithm.name == "retrain" else "ENV"
         raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} {whereof}`")
@@ -107,8 +107,9 @@ def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM"
 
 
 def _with_algorithms() -> str:
-    lines = [f"  {algorithm.name:<17} {algorithm.summary}" for algorithm in ALGORITHMS.values() if algorithm.learns]
-    return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines])
+    lines = [f"  {algorithm.name:<17} {algorithm.summary}" for algorithm in every() if algorithm.learns]
+    own = f"  {'MODULE:NAME':<17} one of your own, see docs/own-algorithm.md"
+    return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines, own])
 
 
 def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, Any]:

@@ -176,8 +176,8 @@ def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSp
     return gym.registry[name]
 
 
-def import_named(module: str, *, here: bool = False) -> None:
-    """Import the module of an environment. With `here` it may also be a file in the current folder.
+def import_named(module: str, *, here: bool = False, what: str = "the environment") -> None:
+    """Import the module that a name refers to. With `here` it may also be a file in the current folder.
 
     That is for names that a person has typed. A name that a file holds (a run, demonstrations) must not choose a file
     that came along with it, because importing runs its code.
@@ -199,7 +199,7 @@ def import_named(module: str, *, here: bool = False) -> None:
                     "alone (PYTHONPATH=. tacit ... if you trust this one)"
                 )
             )
-            raise UserError(f"cannot import {module!r}, the module of the environment: {where}") from None
+            raise UserError(f"cannot import {module!r}, the module of {what}: {where}") from None
         raise UserError(f"importing {module!r} raised {type(error).__name__}: {error}") from error
 
 

@@ -12,15 +12,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from tacit.cost import CLIPPED_TOO_OFTEN
 from tacit.demos.data import FEW_DEMONSTRATIONS
-from tacit.report.html import is_number, value_of
 
 Record = Mapping[str, Any]
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def value_of(entry: object) -> float | None:
+    """The number of an entry of a table, which is a number or {"value": ..., "low": ..., "high": ...}."""
+    if isinstance(entry, Mapping):
+        entry = entry.get("value", entry.get("mean"))
+    return float(entry) if is_number(entry) else None
+
+
 LOST_RETURN = 0.1
 """Share of the demonstrations' return from which a loss is worth a word."""
 STILL_COSTLY = 3.0

@@ -46,7 +46,8 @@ class State:
     seed: int
     steps: int = 0
     """Environment steps so far."""
-    iterations: int = 0
+    iteration: int = 0
+    """Rollouts and updates so far."""
     lr_factor: float = 1.0
     """What lr_adaptive has made of the policy's learning rate."""
 
@@ -244,7 +245,7 @@ def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, An
         "obs_clip": state.obs_clip,
         "seed": state.seed,
         "steps": state.steps,
-        "iterations": state.iterations,
+        "iterations": state.iteration,
         "lr_factor": state.lr_factor,
     }
 
@@ -285,7 +286,8 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
             carry=carry,
             interface=interface,
             lr_factor=metadata.get("lr_factor", 1.0),
-            **{name: metadata[name] for name in ("rng", "obs_clip", "seed", "steps", "iterations")},
+            iteration=metadata["iterations"],
+            **{name: metadata[name] for name in ("rng", "obs_clip", "seed", "steps")},
         )
     except KeyError as error:
         raise UserError(f"this checkpoint lacks {error}") from error

@@ -8,20 +8,23 @@ that lives at the wall would otherwise step over it now and then under its own n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.demos import collect, save
+from tacit.demos.data import from_trajectories
 from tacit.envs.capabilities import capabilities
 from tacit.errors import RunFailed, UserError
-from tacit.evaluate import copies_for
+from tacit.evaluate import copies_for, evaluate, summarize
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
-from tacit.forward.failing import naming_checkpoint
 from tacit.run import versions
+from tacit.run.trainer import Metrics, Training, naming_checkpoint
+from tacit.run.trainer import train as train_in_folder
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 
 MOST_DRAWN = 40
 """Episodes for one demonstration, at most."""
-METRICS_SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}  violating {violating:.2%}  multiplier {lam:.3g}"
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,13 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
         env.close()
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
-    """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one."""
-    from tacit.demos import save
-
+    """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one. The summary."""
     env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:
-        policy = train(run, env, config, seed)
+        policy = ppo_lagrangian.policy_of(train_in_folder(run, _training(env, config, seed)))
     finally:
         env.close()
     arrays, card = policy.to_arrays()
@@ -95,59 +95,42 @@ def run(
         run.log_eval({"steps": config.total_steps, **table})
         summary: dict[str, Any] = {"table": table}
         if config.demonstrations:
-            shown = demonstrate(test, policy, config.demonstrations, seed, env_id, env_kwargs, run)
-            save(shown, run.path / "demos.npz")
-            summary["demonstrations"] = shown.summary()
+            demonstrations = demonstrate(test, policy, config.demonstrations, seed, env_id, env_kwargs, run)
+            save(demonstrations, run.path / "demos.npz")
+            summary["demonstrations"] = demonstrations.summary()
     finally:
         test.close()
     return summary
 
 
-def train(run: Run, env: VectorEnv, config: Config, seed: int) -> Policy:
-    """The last policy. A diverging training stops with its last good checkpoint kept."""
-    from tacit.run.progress import live
+def _training(env: VectorEnv, config: Config, seed: int) -> Training:
+    cost, ending = cautious_cost(env, config.margin), config.terminal_cost + config.fall_cost
 
-    state = begun(run, env, config)
-    if state is not None and state.steps >= config.total_steps:
-        return ppo_lagrangian.policy_of(state)
-    done = 0 if state is None else state.iterations
-    total = -(-config.total_steps // config.rollout_steps)
-    cost = cautious_cost(env, config.margin)
-    ending = config.terminal_cost + config.fall_cost
-    steps = ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=ending)
-    with naming_checkpoint(run), live("training", total=total - done) as update:
-        for state, metrics in steps:
-            run.log({"iteration": state.iterations, "steps": state.steps, **metrics})
-            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                arrays, metadata = ppo_lagrangian.state_to_arrays(state)
-                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
-            update(
-                METRICS_SHOWN.format(
-                    steps=state.steps,
-                    fps=metrics.get("time/fps", float("nan")),
-                    ret=metrics.get("rollout/ep_rew_mean", float("nan")),
-                    violating=metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", float("nan"))),
-                    lam=metrics["train/multiplier"],
-                )
-            )
-    assert state is not None
-    return ppo_lagrangian.policy_of(state)
+    def learn(state: ppo_lagrangian.State | None) -> Iterator[tuple[ppo_lagrangian.State, Metrics]]:
+        return ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=ending)
 
-
-def begun(run: Run, env: VectorEnv, config: Config) -> ppo_lagrangian.State | None:
-    """Where the newest checkpoint left the training; None without one, UserError if it is of something else."""
-    saved = run.latest_checkpoint()
-    if saved is None:
-        return None
-    try:
-        state = ppo_lagrangian.state_from_arrays(saved[1], saved[2].get("state", {}))
+    def from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> ppo_lagrangian.State:
+        state = ppo_lagrangian.state_from_arrays(arrays, metadata)
         state.agent.interface.require(interface_of(env, scaled=config.scale_actions), "the saved agent")
         return state
-    except UserError as error:
-        raise UserError(
-            f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {error}; use the version of "
-            "Tacit that provenance.json names, or remove that folder to start the run again"
-        ) from None
+
+    return Training(
+        learn=learn,
+        to_arrays=ppo_lagrangian.state_to_arrays,
+        from_arrays=from_arrays,
+        progress_line=_progress_line,
+        iterations=-(-config.total_steps // config.rollout_steps),
+        total_steps=config.total_steps,
+        checkpoint_every=config.checkpoint_every,
+        label="training",
+    )
+
+
+def _progress_line(state: ppo_lagrangian.State, metrics: Metrics) -> str:
+    fps, mean_return = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
+    violating = metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", np.nan))
+    line = f"{state.steps:,} steps  {fps:,.0f}/s  return {mean_return:.4g}"
+    return f"{line}  violating {violating:.2%}  multiplier {metrics['train/multiplier']:.3g}"
 
 
 def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:
@@ -169,7 +152,6 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
 
 def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int, discount: float = 1.0) -> dict[str, Any]:
     """{"stochastic": ..., "deterministic": ...}, each metric with its interval; `discount` is for discounted_return."""
-    from tacit.evaluate import evaluate, summarize
 
     def deterministic(obs: Any, rng: np.random.Generator) -> Any:
         return policy.act(obs, rng, deterministic=True)
@@ -188,9 +170,6 @@ def demonstrate(
     env: VectorEnv, policy: Policy, n: int, seed: int, env_id: str, env_kwargs: Mapping[str, Any], run: Run
 ) -> Demonstrations:
     """n episodes of the stochastic policy that never break the constraint and last to the horizon (or succeed)."""
-    from tacit.demos import collect
-    from tacit.demos.data import from_trajectories
-
     good: list[Trajectory] = []
     drawn = 0
     while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # without any at first there is little hope

@@ -390,7 +390,7 @@ def improve(
         opt_state = agent.optimiser().init(params)
     else:
         factor = _adapted(config, factor, float(info["approx_kl"]))
-        if state.iterations and agent.normalises(config, state.interface):
+        if state.iteration and agent.normalises(config, state.interface):
             stats = normalize.update(stats, rollout.obs.reshape(n, -1))
     new = replace(
         state,
@@ -398,7 +398,7 @@ def improve(
         opt_state=opt_state,
         obs_stats=stats,
         rng=dict(rng.bit_generator.state),
-        iterations=state.iterations + 1,
+        iteration=state.iteration + 1,
         lr_factor=factor,
     )
     return new, _train_metrics(new, info, lr * state.lr_factor)

@@ -43,35 +43,13 @@ RBAR_HORIZON = 10
 
 
 @dataclass(frozen=True)
-class Config(ppo.Config):
-    """Settings of PPO and of the constraint."""
+class PenaltyConfig(ppo.Config):
+    """Settings of PPO on  reward - price x cost  with a constant price of 1: what a learned cost needs."""
 
-    budget: float = 0.0
-    """Cost that is allowed."""
-    budget_per: Literal["step", "episode"] = "step"
-    """Whether the budget is for the mean cost of a step or of an episode."""
-    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
-    """Rule by which the multiplier follows the cost; "fixed" is a constant penalty."""
-    multiplier_init: float = 1.0
-    """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
-    multiplier_lr: float = 0.05
-    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
-    multiplier_max: float = 100.0
-    """Upper bound of the multiplier."""
-    multiplier_ramp: int = 0
-    """Steps over which a "fixed" penalty grows from 0, with the cube of time: an agent that must learn to balance first
-    and is punished too early learns to fall instead."""
-    pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
-    """Proportional, integral and derivative gain of "pid"."""
-    pid_smoothing: float = 0.5
-    """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
     penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
     """Unit of the multiplier, see (2)."""
     critics: Literal["separate", "single"] = "separate"
     """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
-    terminal_cost: float = 0.0
-    """Cost added where an episode terminates, for what the absorbing state would go on costing. Where falling over ends
-    the costs, an agent may learn to fall: about 1 / (1 - cost_gamma) times the worst cost of a step makes that dear."""
     cost_gamma: float = 0.99
     """Discount of the cost critic."""
     cost_gae_lambda: float = 0.95
@@ -79,8 +57,42 @@ class Config(ppo.Config):
 
     @property
     def discount_of_cost(self) -> float:
-        """That of the critic which sees the cost: a single one has the reward's."""
+        """The discount of the critic that sees the cost: a single critic has the reward's."""
         return self.gamma if self.critics == "single" else self.cost_gamma
+
+
+@dataclass(frozen=True)
+class FixedConfig(PenaltyConfig):
+    """Settings of PPO with a penalty of any size, which follows nothing."""
+
+    multiplier_init: float = 1.0
+    """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
+    multiplier_ramp: int = 0
+    """Steps over which a fixed penalty grows from 0, with the cube of time. An agent that must learn to balance first
+    and is punished too early learns to fall instead."""
+    terminal_cost: float = 0.0
+    """Cost added where an episode terminates, for what the absorbing state would go on costing. Where falling over ends
+    the costs, an agent may learn to fall; about 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
+
+
+@dataclass(frozen=True)
+class Config(FixedConfig):
+    """Settings of PPO and of the constraint."""
+
+    budget: float = 0.0
+    """Cost that is allowed."""
+    budget_per: Literal["step", "episode"] = "step"
+    """Whether the budget is for the mean cost of a step or of an episode."""
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
+    """How the multiplier follows the cost; "fixed" is a constant penalty."""
+    multiplier_lr: float = 0.05
+    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    multiplier_max: float = 100.0
+    """Upper bound of the multiplier."""
+    pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
+    """Proportional, integral and derivative gain of "pid"."""
+    pid_smoothing: float = 0.5
+    """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
 
 
 @dataclass(frozen=True)
@@ -101,40 +113,48 @@ class State:
         return self.agent.steps
 
     @property
-    def iterations(self) -> int:
-        return self.agent.iterations
+    def iteration(self) -> int:
+        return self.agent.iteration
 
 
-def check(config: Config) -> None:
+def check(config: PenaltyConfig) -> None:
     """UserError for settings of the constraint that cannot work."""
-    if config.multiplier not in ("fixed", "ascent", "softplus", "pid"):
-        raise UserError(f"multiplier is fixed, ascent, softplus or pid, not {config.multiplier!r}")
     if config.penalty_unit not in ("rbar", "reward", "advantage"):
         raise UserError(f"penalty_unit is rbar, reward or advantage, not {config.penalty_unit!r}")
     if config.critics == "single" and config.penalty_unit == "advantage":
         raise UserError('a single critic has no advantage of the reward alone: use penalty_unit "rbar" or "reward"')
-    if config.budget < 0 or config.multiplier_init < 0:
-        raise UserError("budget and multiplier_init cannot be negative")
-    agent.check_ranges(config, ("multiplier_lr", "multiplier_max", "multiplier_ramp"), 0)
-    agent.check_ranges(config, ("cost_gae_lambda", "pid_smoothing"), 0, 1)
+    agent.check_ranges(config, ("cost_gae_lambda",), 0, 1)
     agent.check_ranges(config, ("cost_gamma",), 0, 1, open_low=True)
+    if isinstance(config, FixedConfig):
+        agent.check_ranges(config, ("multiplier_init", "multiplier_ramp"), 0)
+    if not isinstance(config, Config):
+        return
+    if config.multiplier not in ("fixed", "ascent", "softplus", "pid"):
+        raise UserError(f"multiplier is fixed, ascent, softplus or pid, not {config.multiplier!r}")
+    agent.check_ranges(config, ("budget", "multiplier_lr", "multiplier_max"), 0)
+    agent.check_ranges(config, ("pid_smoothing",), 0, 1)
     if config.multiplier == "softplus" and config.multiplier_init == 0:
         raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
 
 
-def init(env: VectorEnv, config: Config, seed: int) -> State:
+def init(env: VectorEnv, config: PenaltyConfig, seed: int) -> State:
     """Fresh networks and multiplier, freshly reset environments."""
     check(config)
     return State(
         agent.init(env, config, seed, n_critics=1 if config.critics == "single" else 2),
-        lagrange.start(
-            _ramped(config, 0) if config.multiplier == "fixed" else config.multiplier_init, config.pid_gains[1]
-        ),
+        _first_multiplier(config),
         normalize.return_scale(env.num_envs),
     )
 
 
-def resume(env: VectorEnv, config: Config, state: State) -> State:
+def _first_multiplier(config: PenaltyConfig) -> lagrange.Multiplier:
+    if isinstance(config, Config):
+        first = penalty_after(config, 0) if config.multiplier == "fixed" else config.multiplier_init
+        return lagrange.start(first, config.pid_gains[1])
+    return lagrange.start(penalty_after(config, 0), Config.pid_gains[1])
+
+
+def resume(env: VectorEnv, config: PenaltyConfig, state: State) -> State:
     """Put the environments where the state left them."""
     return replace(state, agent=agent.resume(env, config, state.agent))
 
@@ -149,14 +169,14 @@ def freeze_reward_scale(state: State) -> State:
     return replace(state, agent=agent.freeze_reward_scale(state.agent))
 
 
-def reinitialise(config: Config, state: State) -> State:
+def reinitialise(config: PenaltyConfig, state: State) -> State:
     """Fresh policy, critics and optimiser; statistics, multiplier, environments and counters stay."""
     return replace(state, agent=agent.reinitialise(config, state.agent))
 
 
 def iterate(
     env: VectorEnv,
-    config: Config,
+    config: PenaltyConfig,
     state: State,
     cost: CostFunction | None = None,
     terminal_cost: float | None = None,
@@ -171,10 +191,12 @@ def iterate(
     learner, rollout = ppo.gather(env, config, state.agent)
     collected = time.perf_counter()
     costs = costs_of(rollout, cost)
-    charged = costs + (config.terminal_cost if terminal_cost is None else terminal_cost) * rollout.terminated
+    if terminal_cost is None:
+        terminal_cost = config.terminal_cost if isinstance(config, FixedConfig) else 0.0
+    charged = costs + terminal_cost * rollout.terminated
     size, rbar = state.reward_size, state.rbar
     if not learner.reward_scale.stats.frozen:
-        size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iterations + 1, RBAR_HORIZON)
+        size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iteration + 1, RBAR_HORIZON)
         rbar = max(rbar, size)
     # Where there has been no reward at all, an average step of it cannot be a unit.
     unit = (rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
@@ -202,14 +224,15 @@ def iterate(
             hold_policy=hold_policy,
         )
 
-    measured = measure(config, costs, learner.carry)
     metrics |= collect.metrics(rollout, learner.carry, learner.steps)
     metrics |= {
         "train/multiplier": state.multiplier.value,
         "train/penalty": state.multiplier.value * unit,
         "train/cost_mean": float(costs.mean()),
     }
-    multiplier = state.multiplier if hold_policy else follow(config, state.multiplier, measured, learner.steps)
+    multiplier = state.multiplier
+    if not hold_policy:
+        multiplier = follow(config, multiplier, costs, learner)
     new = State(learner, multiplier, cost_scale, size, rbar)
     return new, metrics | collect.times(len(rollout), started, collected), rollout
 
@@ -230,27 +253,21 @@ def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any
     return costs.reshape(rollout.done.shape)
 
 
-def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:
-    """What is compared with the budget; None before the first episode has ended if the budget is for an episode.
-
-    The mean cost of an episode is the mean cost of a step times the mean length of an episode (renewal reward), which
-    also counts the episodes that are still running.
-    """
-    if config.budget_per == "step":
-        return float(costs.mean())
-    return float(costs.mean() * carry.recent[:, 1].mean()) if len(carry.recent) else None
-
-
-def _ramped(config: Config, steps: int) -> float:
+def penalty_after(config: PenaltyConfig, steps: int) -> float:
     """A fixed penalty after so many environment steps."""
+    if not isinstance(config, FixedConfig):
+        return 1.0
     share = min(1.0, steps / config.multiplier_ramp) if config.multiplier_ramp else 1.0
     return config.multiplier_init * share**3
 
 
-def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | None, steps: int) -> lagrange.Multiplier:
-    """The multiplier after seeing the measured cost, when so many environment steps have been made."""
-    if config.multiplier == "fixed":
-        return replace(multiplier, value=_ramped(config, steps))
+def follow(
+    config: PenaltyConfig, multiplier: lagrange.Multiplier, costs: NDArray[Any], learner: agent.State
+) -> lagrange.Multiplier:
+    """The multiplier after a rollout with these costs (T, N)."""
+    if not isinstance(config, Config) or config.multiplier == "fixed":
+        return replace(multiplier, value=penalty_after(config, learner.steps))
+    measured = measure(config, costs, learner.carry)
     if measured is None:
         return multiplier
     error, maximum = measured - config.budget, config.multiplier_max
@@ -258,6 +275,17 @@ def follow(config: Config, multiplier: lagrange.Multiplier, measured: float | No
         return lagrange.pid(multiplier, error, config.pid_gains, config.pid_smoothing, maximum)
     rule = lagrange.ascent if config.multiplier == "ascent" else lagrange.softplus
     return rule(multiplier, error, config.multiplier_lr, maximum)
+
+
+def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:
+    """The cost that is compared with the budget; None before the first episode has ended if the budget is per episode.
+
+    The mean cost of an episode is the mean cost of a step times the mean length of an episode (renewal reward), which
+    also counts the episodes that are still running.
+    """
+    if config.budget_per == "step":
+        return float(costs.mean())
+    return float(costs.mean() * carry.recent[:, 1].mean()) if len(carry.recent) else None
 
 
 def learn(

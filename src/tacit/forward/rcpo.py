@@ -44,8 +44,8 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     references.check(env_id, env_kwargs, config, needs_cost=True)
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
     """Train and evaluate; continues from the newest checkpoint if there is one."""
-    return references.run(RCPO, run, env_id, env_kwargs, demos, config, seed)
+    return references.train(RCPO, run, env_id, env_kwargs, demos, config, seed)

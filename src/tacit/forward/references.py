@@ -17,10 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UserError
-from tacit.forward import agent
+from tacit.evaluate import copies_for
+from tacit.forward import agent, collect
 from tacit.forward.collect import interface_of, make_vec
-from tacit.forward.failing import naming_checkpoint
+from tacit.forward.expert import evaluations
+from tacit.inverse.exact_run import demonstrated
 from tacit.policy import Policy
+from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
+from tacit.run.trainer import train as train_in_folder
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from tacit.demos import Demonstrations
     from tacit.run import Run
 
-SHOWN = "{steps:,} steps  {fps:,.0f}/s  return {ret:.4g}"
 TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
 """The same names as in the logs of the inverse methods."""
 
@@ -45,14 +48,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Reference:
-    """An agent: states are its own type, with `steps` and `iterations`."""
+    """An agent that learns no constraint. States are its own type."""
 
     label: str
-    """Of its row in tables."""
+    """The name of its row in tables."""
     statement: str
-    learn: Callable[[VectorEnv, Any, int, Any], Iterator[tuple[Any, dict[str, float]]]]
+    """What the summary says of it, in a sentence or two."""
+    learn: Callable[[VectorEnv, Any, int, Any], Iterator[tuple[Any, Metrics]]]
+    """(env, config, seed, state) -> (state, metrics) per iteration."""
     policy_of: Callable[[Any], Policy]
-    to_arrays: Callable[[Any], tuple[dict[str, NDArray[Any]], dict[str, Any]]]
+    to_arrays: Callable[[Any], Saved]
     from_arrays: Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], Any]
 
 
@@ -64,32 +69,30 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any, needs_cost: b
     agent.check(config, config.n_envs)
     env = make_vec(env_id, 1, **env_kwargs)
     try:
-        face = interface_of(env, scaled=config.scale_actions)
+        interface = interface_of(env, scaled=config.scale_actions)
         if needs_cost:
-            _require_cost(env, face, env_id)
+            _require_cost(env, interface, env_id)
     finally:
         env.close()
 
 
-def _require_cost(env: VectorEnv, face: Any, env_id: str) -> None:
+def _require_cost(env: VectorEnv, interface: Any, env_id: str) -> None:
     """One step shows whether there is a cost."""
-    from tacit.forward import collect
-
     still = Policy(
-        face,
-        (np.zeros((face.obs_size, face.act_size), np.float32),),
-        (np.zeros(face.act_size, np.float32),),
-        None if face.n_actions else np.zeros(face.act_size, np.float32),
-        np.zeros(face.obs_size, np.float32),
-        np.ones(face.obs_size, np.float32),
+        interface,
+        (np.zeros((interface.obs_size, interface.act_size), np.float32),),
+        (np.zeros(interface.act_size, np.float32),),
+        None if interface.n_actions else np.zeros(interface.act_size, np.float32),
+        np.zeros(interface.obs_size, np.float32),
+        np.ones(interface.obs_size, np.float32),
         np.inf,
     )
-    rollout, _ = collect.collect(env, still, collect.begin(env, face, 0), 1, np.random.default_rng(0))
+    rollout, _ = collect.collect(env, still, collect.begin(env, interface, 0), 1, np.random.default_rng(0))
     if rollout.cost is None:
         raise UserError(f'{env_id} does not report info["cost"], which this reference is to be told')
 
 
-def run(
+def train(
     reference: Reference,
     run: Run,
     env_id: str,
@@ -99,12 +102,9 @@ def run(
     seed: int,
 ) -> dict[str, Any]:
     """Train, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
-    from tacit.evaluate import copies_for
-    from tacit.forward.expert import evaluations
-
     env = make_vec(env_id, config.n_envs, **env_kwargs)
     try:
-        state = train(reference, run, env, config, seed)
+        state = train_in_folder(run, _training(reference, env, config, seed))
     finally:
         env.close()
     policy = reference.policy_of(state)
@@ -129,52 +129,34 @@ def run(
     }
 
 
+def _training(reference: Reference, env: VectorEnv, config: Any, seed: int) -> Training:
+    def learn(state: Any) -> Iterator[tuple[Any, Metrics]]:
+        for new, metrics in reference.learn(env, config, seed, state):
+            yield new, {TRUTH.get(key, key): value for key, value in metrics.items()}
+
+    return Training(
+        learn=learn,
+        to_arrays=reference.to_arrays,
+        from_arrays=reference.from_arrays,
+        progress_line=_progress_line,
+        iterations=-(-config.total_steps // config.rollout_steps),
+        total_steps=config.total_steps,
+        checkpoint_every=config.checkpoint_every,
+        label="training",
+    )
+
+
 def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: float = 1.0) -> dict[str, Any]:
     """The table of a policy as the inverse methods have it, below the demonstrations if there are any."""
-    from tacit.inverse.exact_run import demonstrated
-
     rows = {"learned": table["stochastic"], "learned, deterministic": table["deterministic"]}
     if demos is None:
         return rows
     return {"demonstrations": demonstrated(demos, discount), **rows}
 
 
-def train(reference: Reference, run: Run, env: VectorEnv, config: Any, seed: int) -> Any:
-    """The last state. A diverging training stops with its last good checkpoint kept."""
-    from tacit.run.progress import live
-
-    state = start = begun(reference, run)
-    if start is not None and start.steps >= config.total_steps:
-        return start
-    total = -(-config.total_steps // config.rollout_steps)
-    with naming_checkpoint(run), live("training", total=total - (0 if start is None else start.iterations)) as update:
-        for state, metrics in reference.learn(env, config, seed, start):
-            named = {TRUTH.get(key, key): value for key, value in metrics.items()}
-            run.log({"iteration": state.iterations, "steps": state.steps, **named})
-            if state.iterations % config.checkpoint_every == 0 or state.steps >= config.total_steps:
-                arrays, metadata = reference.to_arrays(state)
-                run.save_checkpoint(state.iterations, arrays, {"state": metadata})
-            update(_shown(state, named))
-    return state
-
-
-def begun(reference: Reference, run: Run) -> Any:
-    """Where the newest checkpoint left the training; None without one, UserError if it is of something else."""
-    saved = run.latest_checkpoint()
-    if saved is None:
-        return None
-    try:
-        return reference.from_arrays(saved[1], saved[2].get("state", {}))
-    except UserError as error:
-        raise UserError(
-            f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {error}; use the version of "
-            "Tacit that provenance.json names, or remove that folder to start the run again"
-        ) from None
-
-
-def _shown(state: Any, metrics: Mapping[str, float]) -> str:
-    fps, ret = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
-    line = SHOWN.format(steps=state.steps, fps=fps, ret=ret)
+def _progress_line(state: Any, metrics: Metrics) -> str:
+    fps, mean_return = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
+    line = f"{state.steps:,} steps  {fps:,.0f}/s  return {mean_return:.4g}"
     violating, multiplier = metrics.get("truth/violation_rate_episode"), metrics.get("train/multiplier")
     line += "" if violating is None else f"  {violating:.0%} of episodes violate"
     return line + ("" if multiplier is None else f"  multiplier {multiplier:.3g}")

@@ -24,21 +24,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
+from tacit.cost.calibration import scores, step_costs, usual_threshold
 from tacit.cost.table import TableCost
+from tacit.demos import Demonstrations, load, save
 from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian, references
 from tacit.forward.collect import interface_of, make_vec
-from tacit.run import storage
-
-if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
+from tacit.inverse import samples
+from tacit.run import Run, storage
 
 Array = NDArray[Any]
 Cost = LearnedCost | TableCost
@@ -103,8 +102,6 @@ def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
 
     UserError for a cost that forbids nothing, unless it may be `free`.
     """
-    from tacit.cost.calibration import scores, step_costs, usual_threshold
-
     demos = source.learned_from()
     if isinstance(cost, TableCost):
         top = float(cost.table.max())
@@ -168,20 +165,18 @@ def prepare(
     source: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config
 ) -> tuple[Cost, Charge, Demonstrations | None]:
     """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
-    from tacit.inverse import samples
-
     if not source.done:
         raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
     env = make_vec(env_id, 1, **env_kwargs)
     try:
-        face = interface_of(env, scaled=config.scale_actions)
-        names = samples.names_of(env, face)
+        interface = interface_of(env, scaled=config.scale_actions)
+        names = samples.names_of(env, interface)
     finally:
         env.close()
     whole = load_cost(source, config.which)
-    if isinstance(whole, TableCost) and face.n_states:
+    if isinstance(whole, TableCost) and interface.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
-    part = fit(whole, names, face.act_size, config.shared, env_id)
+    part = fit(whole, names, interface.act_size, config.shared, env_id)
     made_up = [name for name in part.names if samples.MADE_UP.fullmatch(name)]
     if made_up and source.config["env"].rpartition(":")[2] != env_id.rpartition(":")[2]:
         raise UserError(
@@ -211,9 +206,6 @@ def fingerprint(source: Run, which: str) -> str:
 
 def bring(run: Run, config: Config) -> None:
     """The run folder's own copy of the cost, which the settings no longer say where to find."""
-    from tacit.demos import save
-    from tacit.run import Run
-
     if _copy_of(run).exists() or config.sha256:
         return
     cost, _, demos = prepare(Run.open(config.cost), run.config["env"], run.config["env_kwargs"], config)
@@ -241,8 +233,6 @@ def _copy_of(run: Run) -> Path:
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
-    from tacit.run import Run
-
     if not config.cost:
         raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
     ppo_lagrangian.check(config)
@@ -253,20 +243,16 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
 
 def settle(config: Config) -> Config:
     """The settings with the cost named by what it is instead of where it lies: the same run folder on every machine."""
-    from tacit.run import Run
-
     if config.sha256:
         return config
     source = Run.open(config.cost)
     return replace(config, cost=source.path.absolute().name, sha256=fingerprint(source, config.which))
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
     """Train and evaluate; continues from the newest checkpoint if there is one."""
-    from tacit.demos import load
-
     cost, charge = frozen(run)
     charged = charge.of(cost)
     settings = replace(config, budget=max(0.0, charge.budget)) if charge.kind == "budget" else config
@@ -279,7 +265,7 @@ def run(
         from_arrays=ppo_lagrangian.state_from_arrays,
     )
     shown = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
-    summary = references.run(reference, run, env_id, env_kwargs, shown, config, seed)
+    summary = references.train(reference, run, env_id, env_kwargs, shown, config, seed)
     return {**summary, "source": cost.card["frozen"]}
 
 

@@ -22,10 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
+from tacit.evaluate import copies_for
 from tacit.forward import agent, nets, normalize
 from tacit.forward.collect import interface_of, make_vec
+from tacit.forward.expert import evaluations
+from tacit.forward.references import beside
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy
+from tacit.run.progress import live
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -91,22 +95,22 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
 class Cloning:
     """Demonstrations as a policy of this interface sees them."""
 
-    def __init__(self, demos: Demonstrations, face: Interface, config: Config) -> None:
-        self.face, self.config = face, config
+    def __init__(self, demos: Demonstrations, interface: Interface, config: Config) -> None:
+        self.interface, self.config = interface, config
         learned = demos.subset(np.arange(len(demos) - config.held_out))
-        stats = normalize.running((face.obs_size,))
-        if not face.n_states:
-            stats = normalize.update(stats, face.encode(learned.observations[learned.rows_before]))
-        self.stats, self.clip = stats, np.inf if face.n_states else config.obs_clip
+        stats = normalize.running((interface.obs_size,))
+        if not interface.n_states:
+            stats = normalize.update(stats, interface.encode(learned.observations[learned.rows_before]))
+        self.stats, self.clip = stats, np.inf if interface.n_states else config.obs_clip
         self.learned = self._pairs(learned)
         unseen = demos.subset(np.arange(len(demos) - config.held_out, len(demos))) if config.held_out else None
         self.unseen = None if unseen is None else self._pairs(unseen)
 
     def _pairs(self, demos: Demonstrations) -> tuple[Array, Array]:
         """(observations (n, obs_size) normalised, actions in the policy's coordinates)"""
-        obs = self.face.encode(demos.observations[demos.rows_before])
-        act = self.face.from_env(demos.actions)
-        act = act.astype(np.int32) if self.face.n_actions else act
+        obs = self.interface.encode(demos.observations[demos.rows_before])
+        act = self.interface.from_env(demos.actions)
+        act = act.astype(np.int32) if self.interface.n_actions else act
         return normalize.standardise(self.stats, obs, self.clip), act
 
     def measure(self, actor: nets.Actor) -> dict[str, float]:
@@ -121,7 +125,7 @@ class Cloning:
         """As an artefact (NumPy)."""
         plain = jax.tree.map(np.asarray, actor)
         mean, scale = (array.astype(np.float32) for array in (self.stats.mean, self.stats.scale))
-        return Policy(self.face, plain.net.weights, plain.net.biases, plain.log_std, mean, scale, float(self.clip))
+        return Policy(self.interface, plain.net.weights, plain.net.biases, plain.log_std, mean, scale, float(self.clip))
 
 
 def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -> nets.Actor:
@@ -132,24 +136,21 @@ def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -
     return nets.Actor(actor.net, jnp.maximum(0.5 * jnp.log(variance + 1e-30), smallest))
 
 
-def run(
+def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
     """Fit, save, evaluate; the summary."""
-    from tacit.evaluate import copies_for
-    from tacit.forward.expert import evaluations
-    from tacit.forward.references import beside
-    from tacit.run.progress import live
-
     demos = demos.first(config.demonstrations)
     nets.use_threads(1)
     test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
     try:
-        face = interface_of(test, scaled=config.scale_actions)
-        data = Cloning(demos, face, config)
+        interface = interface_of(test, scaled=config.scale_actions)
+        data = Cloning(demos, interface, config)
         rng = np.random.default_rng([seed, 7])
-        log_std = None if face.n_actions else 0.0
-        actor = nets.make_params(rng, face.obs_size, face.act_size, config.hidden, n_critics=0, log_std=log_std).actor
+        log_std = None if interface.n_actions else 0.0
+        actor = nets.make_params(
+            rng, interface.obs_size, interface.act_size, config.hidden, n_critics=0, log_std=log_std
+        ).actor
         fitting = clone.pieces(actor, *data.learned, rng, config.steps, config.batch_size, config.lr)
         with live("cloning", total=clone.PIECES) as update:
             for piece, actor in enumerate(fitting, 1):

@@ -12,25 +12,23 @@ the learner has learned to stay away, nothing holds the cost up. That is why it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.cost import LearnedCost
-from tacit.inverse import constraint_net, loop, trainer
-from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
-from tacit.inverse.loop import Data, State, policy_of
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
+from tacit.inverse.loop import State
+from tacit.run.trainer import Metrics
 
-__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
+__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "train"]
 
 
 @dataclass(frozen=True)
-class Config(loop.Config):
+class Config(constraint_net.Config):
     """Settings of BC2L."""
 
 
@@ -59,28 +57,22 @@ def descend(
     return net, opt_state, values[-1]
 
 
-def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-    lr = config.lr_constraint * config.anneal**state.iteration
-    sizes = len(data.expert), len(data.learner)
-    orders = constraint_net.orders(rng, *sizes, config.constraint_batch, config.backward_steps)
-    both = (jnp.asarray(data.expert), jnp.asarray(data.learner))
-    net, opt_state, value = descend(state.params, state.opt_state, both, orders, lr)
-    right = float((outputs(net, both[0]) < 0).mean()), float((outputs(net, both[1]) >= 0).mean())
-    return net, opt_state, {"inverse/loss": float(value), "inverse/accuracy": 0.5 * sum(right)}
+class BC2L(constraint_net.Classifier):
+    """`tacit learn bc2l ENV`. The cost is the probability of not being a demonstration."""
+
+    name = "bc2l"
+    config_type = Config
+
+    def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+        lr = config.lr_constraint * config.anneal**state.iteration
+        sizes = len(data.expert), len(data.learner)
+        orders = constraint_net.orders(rng, *sizes, config.constraint_batch, config.backward_steps)
+        both = (jnp.asarray(data.expert), jnp.asarray(data.learner))
+        net, opt_state, value = descend(state.params, state.opt_state, both, orders, lr)
+        right = float((outputs(net, both[0]) < 0).mean()), float((outputs(net, both[1]) >= 0).mean())
+        return net, opt_state, {"inverse/loss": float(value), "inverse/accuracy": 0.5 * sum(right)}
 
 
-def cost_of(state: State, config: Config) -> LearnedCost:
-    """c as an artefact."""
-    unit = loop.unit_of(state, config)
-    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
-
-
-RULE = loop.Rule("bc2l", _step, cost_of)
-learn = partial(loop.learn, RULE)
-run = partial(trainer.run, loop.method(RULE))
-
-
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    loop.check(config)
-    trainer.check(env_id, env_kwargs, config)
+METHOD = BC2L()
+learn, train, check = METHOD.learn, METHOD.train, METHOD.check
+cost_of, policy_of = METHOD.cost_of, METHOD.policy_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -63,17 +63,22 @@ def _fit(actor: Any, opt_state: Any, obs: Any, act: Any, lr: float) -> tuple[Any
 
 
 HELD_STEPS = 16_384
-"""Environment steps during which a clone stands still while the critics get to know it; at most a tenth of a run."""
+"""Environment steps during which a clone is frozen while the value networks warm up; at most a tenth of a run."""
 
 
 def held(config: Any, phase: int, steps: int) -> bool:
-    """Whether the clone stands still in this phase of the loop (the first is 0), each of so many environment steps."""
+    """Whether the clone is frozen in this phase of the loop (the first is 0), of so many environment steps."""
     return bool(config.start == "clone" and phase * steps < min(HELD_STEPS, config.total_steps // 10))
 
 
 def released(config: Any, phase: int, steps: int) -> bool:
-    """Whether this phase is the last in which it does: the scale of rewards is known by then, and stays."""
+    """Whether this phase is the last one with a frozen clone: the scale of rewards is known by then, and stays."""
     return held(config, phase, steps) and not held(config, phase + 1, steps)
+
+
+def revision_of_clones(config: Mapping[str, Any]) -> int:
+    """2 for runs that begin as a clone: it is held still until the critics know it, which earlier versions did not."""
+    return 2 if config.get("start") == "clone" else 1
 
 
 def start_from(

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
-from tacit.inverse import features, mce
+from tacit.inverse import features
+from tacit.inverse.features import OPTIMISER, Batches, Hyper, dual_steps
 from tacit.inverse.samples import Expert
 
 Array = NDArray[Any]
@@ -34,9 +35,8 @@ READABLE, HIDDEN = 2, (64, 64)
 """So many inputs make a picture; layers of the network on both."""
 
 
-def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> LearnedCost | None:
+def fit(config: Any, state: Any, driving: LearnedCost, expert: Expert, seed: int) -> LearnedCost | None:
     """The map of this run's data; None for a linear cost, which can be read as it is."""
-    driving = mce.cost_of(state, config)
     if driving.linear:
         return None
     learner = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
@@ -53,7 +53,7 @@ def fit(config: mce.Config, state: mce.State, expert: Expert, seed: int) -> Lear
     )
 
 
-def ceiling(config: mce.Config) -> float:
+def ceiling(config: Any) -> float:
     """The largest cost that the map can have; the driving cost may have no such bound."""
     return 0.5 / (config.learner_square or LEARNER_SQUARE)
 
@@ -84,7 +84,7 @@ def fit_rows(
         lam=0.01,
         bias=-3.0,
     )
-    hyper = mce.Hyper(
+    hyper = Hyper(
         lr_zeta=3e-3,
         lr_lam=1e-2,
         budget=SPARSITY,
@@ -98,8 +98,8 @@ def fit_rows(
     by_cost = np.searchsorted(likely, rng.random((MINIBATCHES, BATCH // 2)) * likely[-1]).clip(0, len(learner) - 1)
     evenly = rng.integers(len(learner), size=(MINIBATCHES, BATCH - BATCH // 2))
     shown = expert_z[rng.integers(len(expert_z), size=(MINIBATCHES, BATCH))]
-    batches = mce.Batches(shown, ones, learner_z[np.concatenate([evenly, by_cost], axis=1)], ones)
-    params, _, _ = mce.dual_steps(params, mce.OPTIMISER.init(params), batches, hyper, once=False)
+    batches = Batches(shown, ones, learner_z[np.concatenate([evenly, by_cost], axis=1)], ones)
+    params, _, _ = dual_steps(params, OPTIMISER.init(params), batches, hyper, once=False)
     return features.to_cost(params, inputs, at=at)
 
 

@@ -1,4 +1,4 @@
-"""What methods with one network for the constraint share: its settings, the network, the state of a run and its saving.
+"""What methods with one network for the constraint share: its settings, the network, and the data of an inverse step.
 
 The network is a ReLU network on the scaled inputs of the cost (`tacit.cost`). With one output f, the cost of a step is
 c = sigmoid(f) and its feasibility zeta = 1 - c = sigmoid(-f). It starts as the published code's does, weights and
@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,43 +22,25 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.errors import UserError
-from tacit.forward.agent import filled, named
-from tacit.inverse import samples
-from tacit.inverse.trainer import Arrays, inputs_from_arrays, inputs_to_arrays
+from tacit.forward import agent, ppo_lagrangian
+from tacit.inverse import loop, samples
+from tacit.inverse.clone import revision_of_clones
 from tacit.policy import Interface
+from tacit.run.naming import History
+from tacit.run.trainer import Metrics
 
 Array = NDArray[Any]
-Metrics = dict[str, float]
 EPSILON = 1e-5
 """Inside logarithms of a feasibility."""
 OPTIMISER = optax.scale_by_adam(eps=1e-5)
-REPLAY_ROWS, REPLAY_PHASES = 2048, 40
-"""Steps of the learner that are kept: so many of each of the last phases."""
-NOMINAL_ROWS = 8192
-"""Kept of the bootstrap."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of the network, of what it reads and of how the learner begins."""
+class Settings(samples.Settings):
+    """Settings of the network, and of what it reads."""
 
-    start: Literal["nominal", "clone"] = "nominal"
-    """With which policy the loop begins: one that has followed the reward alone, or one cloned from the
-    demonstrations."""
-    clone_log_std: float = -4.0
-    """Smallest log standard deviation of a cloned policy: it must still explore."""
-    inputs: tuple[str, ...] = ()
-    """Names of the observation entries that the cost reads; none given: all."""
-    use_action: bool = False
-    """Whether the cost reads the action too."""
-    at: Literal["next", "current"] = "next"
-    """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
     input_scale: Literal["fit", "raw"] = "fit"
     """Inputs in units of the narrower of demonstrations and nominal data, or as the environment gives them."""
-    squash: bool = True
-    """arsinh of the scaled inputs, see tacit.cost."""
-    input_clip: float = 20.0
-    """Bound of the scaled inputs."""
     layers: tuple[int, ...] = (20,)
     """Hidden ReLU layers of the network."""
     lr_constraint: float = 5e-3
@@ -67,16 +49,13 @@ class Settings:
 
 def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
-    choices = {"start": ("nominal", "clone"), "at": ("next", "current"), "input_scale": ("fit", "raw")}
-    for name, allowed in choices.items():
-        if getattr(config, name) not in allowed:
-            raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
-    if config.at == "next" and config.use_action:
-        raise UserError('a cost of the state that a step reaches cannot read the action: use at="current"')
+    samples.check(config)
+    if config.input_scale not in ("fit", "raw"):
+        raise UserError(f"input_scale is fit or raw, not {config.input_scale!r}")
     if any(size < 1 for size in config.layers):
         raise UserError(f"layers are sizes of at least 1, not {config.layers}")
-    if not config.lr_constraint >= 0 or not config.input_clip > 0:
-        raise UserError("lr_constraint cannot be negative, and input_clip must be positive")
+    if not config.lr_constraint >= 0:
+        raise UserError(f"lr_constraint cannot be negative, it is {config.lr_constraint}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -140,130 +119,143 @@ def orders(rng: np.random.Generator, n: int, m: int, batch: int, passes: int) ->
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The state of a run
+# What a network reads, and what is logged of it
 
 
-@dataclass(frozen=True)
-class State:
-    """What a checkpoint holds."""
-
-    forward: Any
-    """Of the forward step: `ppo_lagrangian.State` or `agent.State`."""
-    params: Net
-    opt_state: Any
-    """Of `OPTIMISER`."""
-    inputs: Inputs
-    replay: Array
-    """(phases, rows, width): rows of earlier forward phases, oldest first."""
-    nominal: Array
-    """(rows, width) of the bootstrap."""
-    replay_truth: Array
-    nominal_truth: Array
-    """(phases, rows) and (rows,): the environment's own cost there, for judging alone; NaN if unknown."""
-    rng: dict[str, Any]
-    iteration: int = 0
-
-    @property
-    def steps(self) -> int:
-        return int(self.forward.steps)
-
-
-def fresh_state(forward: Any, params: Net, inputs: Inputs, phase: samples.Phase, rng: np.random.Generator) -> State:
-    """After the bootstrap, of which `phase` are the steps."""
-    return State(
-        forward=forward,
-        params=params,
-        opt_state=OPTIMISER.init(params),
-        inputs=inputs,
-        replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
-        nominal=samples.thinned(phase.rows, NOMINAL_ROWS),
-        replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
-        nominal_truth=samples.thinned(phase.truth, NOMINAL_ROWS),
-        rng=dict(rng.bit_generator.state),
-    )
-
-
-def generator(state: State) -> np.random.Generator:
-    rng = np.random.default_rng()
-    rng.bit_generator.state = state.rng
-    return rng
-
-
-def remember(state: State, phase: samples.Phase, rng: np.random.Generator) -> State:
-    """The state with a sample of this phase at the end of its replay, and with the generator as it is then."""
-    chosen = rng.integers(len(phase.rows), size=REPLAY_ROWS)
-    first = max(0, len(state.replay) + 1 - REPLAY_PHASES)
-    return replace(
-        state,
-        replay=np.concatenate([state.replay, phase.rows[chosen][None]])[first:],
-        replay_truth=np.concatenate([state.replay_truth, phase.truth[chosen][None]])[first:],
-        rng=dict(rng.bit_generator.state),
-    )
-
-
-def inputs_of(env: VectorEnv, face: Interface, config: Settings) -> Inputs:
+def inputs_of(env: VectorEnv, interface: Interface, config: Settings) -> Inputs:
     """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
-    squash = config.squash and config.input_scale == "fit" and not face.n_states
-    return samples.unscaled_inputs(env, face, config.inputs, config.use_action, squash, config.input_clip)
+    squash = config.squash and config.input_scale == "fit" and not interface.n_states
+    return samples.unscaled_inputs(env, interface, config, squash=squash)
 
 
-def scaled_inputs(inputs: Inputs, face: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:
+def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:
     """Those with their scale, which stays as it is from now on. One-hot states are left alone."""
-    raw = config.input_scale == "raw" or bool(face.n_states)
+    raw = config.input_scale == "raw" or bool(interface.n_states)
     return inputs if raw else samples.fit_scale(inputs, expert, learner)
 
 
-def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> Metrics:
-    """What every method logs of its cost, on rows of demonstrations and of the learner."""
-    expert, learner = (samples.thinned(rows, 4096) for rows in (expert, learner))
-    expert_cost = cost.of_rows(expert)
-    return {
-        "dual/expert_cost": float(expert_cost.mean()),
-        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
-        "dual/learner_cost": float(cost.of_rows(learner).mean()),
-        "dual/clipped": inputs.clipped_share(learner),
-    }
+def shapes(net: Net) -> dict[str, Any]:
+    """What a checkpoint says of a network."""
+    return {"sizes": [len(net.weights[0]), *(len(bias) for bias in net.biases)]}
+
+
+def blank(metadata: Mapping[str, Any]) -> tuple[Net, Any]:
+    """A network of those shapes, and an optimiser's state for it."""
+    net = init(np.random.default_rng(0), tuple(metadata["sizes"]))
+    return net, OPTIMISER.init(net)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Saving
-
-KEPT = ("replay", "nominal", "replay_truth", "nominal_truth")
+# Classifiers of demonstrations against the learner, on the shared loop
 
 
-def to_arrays(kind: str, state: State, forward: tuple[Arrays, dict[str, Any]]) -> tuple[Arrays, dict[str, Any]]:
-    """(arrays, JSON metadata) of all of the state; `forward` are those of its forward half."""
-    arrays = {f"forward/{name}": array for name, array in forward[0].items()}
-    arrays |= named({"net": state.params, "net_optimiser": state.opt_state})
-    arrays |= {name: getattr(state, name) for name in KEPT}
-    scales, inputs = inputs_to_arrays(state.inputs)
-    return arrays | scales, {
-        "kind": kind,
-        "version": 1,
-        "forward": forward[1],
-        "inputs": inputs,
-        "sizes": [len(state.params.weights[0]), *(len(bias) for bias in state.params.biases)],
-        "rng": state.rng,
-        "iteration": state.iteration,
-    }
+@dataclass(frozen=True)
+class Config(Settings, loop.Config, ppo_lagrangian.Config):
+    """Settings of a classifier: those of PPO-Lagrangian, of the network, and of how they take turns."""
+
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "softplus"
+    """How the multiplier follows the cost; "fixed" is a constant penalty."""
+    penalty_unit: Literal["rbar", "reward", "advantage"] = "advantage"
+    """Unit of the multiplier, see tacit.forward.ppo_lagrangian."""
+    backward_steps: int = 10
+    """Passes over the data per inverse step."""
+    constraint_batch: int = 0
+    """Samples of each side per minibatch; 0: all."""
+    anneal: float = 0.9
+    """Factor on lr_constraint after each inverse step."""
+
+    HISTORY: ClassVar[History] = History(revision=revision_of_clones)
 
 
-def from_arrays(kind: str, arrays: Mapping[str, Array], metadata: Mapping[str, Any], forward_from: Any) -> State:
-    """The state that `to_arrays` saved. UserError if the file holds something else."""
-    if metadata.get("kind") != kind or metadata.get("version") != 1:
-        raise UserError(f"this checkpoint does not hold a run of {kind} of this version of Tacit")
-    try:
-        blank = init(np.random.default_rng(0), tuple(metadata["sizes"]))
-        trees = filled({"net": blank, "net_optimiser": OPTIMISER.init(blank)}, arrays)
-        forward = {name.removeprefix("forward/"): a for name, a in arrays.items() if name.startswith("forward/")}
-        return State(
-            forward=forward_from(forward, metadata["forward"]),
-            params=trees["net"],
-            opt_state=trees["net_optimiser"],
-            inputs=inputs_from_arrays(arrays, metadata["inputs"]),
-            rng=metadata["rng"],
-            iteration=metadata["iteration"],
-            **{name: arrays[name] for name in KEPT},
+@dataclass(frozen=True)
+class Data:
+    """What an inverse step of a classifier sees."""
+
+    expert: Array
+    """(n, d) scaled inputs of the demonstrations' steps."""
+    learner: Array
+    """(m, d) of the learner's last steps."""
+    trajectory: Array
+    """(m,) number of the learner's trajectory that a step belongs to, from 0."""
+    whole: Array
+    """(m,) of the trajectory with each number, whether it was seen from its first step to its last."""
+
+
+class Classifier(loop.Method):
+    """A method with one network. It supplies `descend`, and `cost_of` if its cost is not a plain sigmoid."""
+
+    outputs: ClassVar[int] = 1
+    """Outputs of the network."""
+
+    def descend(self, config: Any, state: Any, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+        """(network, optimiser's state, metrics) after the inverse step."""
+        raise NotImplementedError
+
+    def begin(
+        self, config: Any, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: np.random.Generator
+    ) -> tuple[Inputs, Net, Any, Metrics]:
+        inputs = scaled_inputs(inputs, interface, config, expert, nominal)
+        net = init(rng, (len(inputs.names), *config.layers, self.outputs))
+        return inputs, net, OPTIMISER.init(net), {}
+
+    def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
+        return inputs_of(env, interface, config)
+
+    def step(self, config: Any, state: Any, evidence: loop.Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
+        """On the last steps of the phase, about as many as were demonstrated."""
+        expert, phase, rollouts = evidence.expert, evidence.phase, evidence.rollouts
+        last = min(len(rollouts), max(1, -(-len(expert.rows) // config.rollout_steps))) * config.rollout_steps
+        data = Data(
+            state.inputs.scaled(expert.rows) if expert.z is None else expert.z,
+            state.inputs.scaled(phase.rows[-last:]),
+            *trajectories(phase.times[-last:].reshape(-1, rollouts[0].done.shape[1]), rollouts[-1].done[-1]),
         )
-    except KeyError as error:
-        raise UserError(f"this checkpoint lacks {error}") from error
+        net, opt_state, metrics = self.descend(config, state, data, rng)
+        state = replace(state, params=net, opt_state=opt_state)
+        return state, metrics | loop.cost_metrics(
+            self.cost_of(state, config), state.inputs, expert.rows, phase.rows[-last:]
+        )
+
+    def cost_of(self, state: Any, config: Any) -> LearnedCost:
+        return to_cost(state.params, state.inputs, config.at, unit=unit_of(state, config))
+
+    def terminal_cost(self, config: Any, state: Any, expert: samples.Expert) -> float:
+        return float(config.terminal_cost)
+
+    def shapes(self, params: Net) -> dict[str, Any]:
+        return shapes(params)
+
+    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
+        return blank(metadata)
+
+    def check_settings(self, config: Any) -> None:
+        super().check_settings(config)
+        check(config)
+        agent.check_ranges(config, ("backward_steps",), 1)
+        agent.check_ranges(config, ("constraint_batch",), 0)
+        agent.check_ranges(config, ("anneal",), 0, 1, open_low=True)
+
+
+def unit_of(state: Any, config: Any) -> float:
+    """Reward per unit of cost in the last forward phase; 1 where the penalty is in units of advantages."""
+    if config.penalty_unit == "advantage":
+        return 1.0
+    unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
+    return float(state.forward.multiplier.value * unit)
+
+
+def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
+    """(T * N,) numbers of the trajectories in T steps of N environments, and (T * N,) whether one of a number is whole.
+
+    The steps' own numbers are times (T, N), and ended (N,) marks the episodes that end with the last of them. An
+    episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is seen,
+    but not a whole one.
+    """
+    starts = times == 0
+    starts[0] = True
+    counts = starts.sum(axis=0)
+    last = np.cumsum(counts) - 1
+    first = last + 1 - counts
+    whole = np.arange(times.size) <= last[-1]
+    whole[np.concatenate([first[times[0] != 0], last[~ended]])] = False
+    return (np.cumsum(starts, axis=0) - 1 + first).reshape(-1).astype(np.int32), whole

@@ -1,4 +1,6 @@
-"""phi_zeta and lam in JAX: what the inverse step differentiates. `tacit.cost.LearnedCost` runs the same in NumPy.
+"""The features phi_zeta and multipliers lam of MCE-ICRL in JAX, and descent on its dual.
+
+`tacit.cost.LearnedCost` computes the same cost in NumPy. Equations (1) to (3) are in `tacit.inverse.mce`.
 
 Features start near 0 (negative output bias) and lam small, so that the first cost is near 0 everywhere; with lam = 0
 phi would get no gradient. Pre-training as an auto-encoder makes the features say something about the inputs before
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,6 +87,13 @@ def init(
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), arrays)
 
 
+def blank(n_inputs: int, thresholds: int, layers: Sequence[int]) -> Params:
+    """Parameters of these shapes, to be filled from a checkpoint; `layers` are the sizes of the joint network."""
+    hidden, joint = tuple(layers[:-1]), layers[-1] if layers else 0
+    rng = np.random.default_rng(0)
+    return init(rng, np.zeros((2, n_inputs)), thresholds=thresholds, hidden=hidden, joint=joint, lam=0.0, bias=0.0)
+
+
 def features(phi: Phi, z: jax.Array) -> jax.Array:
     """phi (B, k) of scaled inputs (B, d)."""
     if phi.slopes.size == 0 and not phi.weights:
@@ -136,6 +146,65 @@ def to_cost(params: Params, inputs: Inputs, **fields: Any) -> LearnedCost:
     """The artefact."""
     phi, lam = jax.tree.map(np.asarray, params)
     return LearnedCost(inputs, lam, phi.slopes, phi.offsets, phi.weights, phi.biases, **fields)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The dual, (2) of `tacit.inverse.mce`
+
+
+class Batches(NamedTuple):
+    """M minibatches of B samples: scaled inputs (M, B, d); weights (M, B) whose mean of weight * f estimates E f."""
+
+    expert: Any
+    expert_weight: Any
+    learner: Any
+    learner_weight: Any
+
+
+class Hyper(NamedTuple):
+    lr_zeta: float
+    lr_lam: float
+    budget: float
+    expert_square: float
+    learner_square: float
+
+
+def dual_loss(params: Params, part: Batches, hyper: Hyper) -> jax.Array:
+    """(2) on a minibatch."""
+    both = costs(params, jnp.concatenate([part.expert, part.learner]))
+    expert, learner = both[: len(part.expert)], both[len(part.expert) :]
+    gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
+    squares = hyper.expert_square * jnp.mean(part.expert_weight * expert**2)
+    squares += hyper.learner_square * jnp.mean(part.learner_weight * learner**2)
+    return gap + hyper.budget * jnp.sum(params.lam) + squares
+
+
+compiled_costs = jax.jit(costs)
+OPTIMISER = optax.scale_by_adam()
+
+
+@partial(jax.jit, static_argnames="once")
+def dual_steps(
+    params: Params, opt_state: Any, batches: Batches, hyper: Hyper, *, once: bool
+) -> tuple[Params, Any, jax.Array]:
+    """Adam on zeta and lam (on zeta alone if lam moves `once`, elsewhere), lam projected to >= 0; the mean loss."""
+
+    def step(carry: tuple[Params, Any], part: Batches) -> tuple[tuple[Params, Any], jax.Array]:
+        params, opt_state = carry
+        loss, gradient = jax.value_and_grad(dual_loss)(params, part, hyper)
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        phi = jax.tree.map(lambda p, move: p - hyper.lr_zeta * move, params.phi, moves.phi)
+        lam = params.lam if once else jnp.maximum(0.0, params.lam - hyper.lr_lam * moves.lam)
+        return (Params(phi, lam), opt_state), loss
+
+    (params, opt_state), losses = jax.lax.scan(step, (params, opt_state), batches)
+    return params, opt_state, losses.mean()
+
+
+@jax.jit
+def feature_means(phi: Phi, z: Any, weight: Any) -> jax.Array:
+    """sum_i weight_i phi(z_i), (k,)."""
+    return jnp.asarray(weight) @ features(phi, z)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

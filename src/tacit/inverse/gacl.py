@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,17 +29,20 @@ from tacit.cost import LearnedCost
 from tacit.errors import RunFailed, UserError
 from tacit.forward import agent, collect, lagrange, normalize, ppo, ppo_lagrangian
 from tacit.inverse import clone, constraint_net, loop, samples, trainer
-from tacit.inverse.constraint_net import OPTIMISER, Array, Metrics, Net, State, log_feasibility, outputs
+from tacit.inverse.clone import revision_of_clones
+from tacit.inverse.constraint_net import OPTIMISER, Array, Net, log_feasibility, outputs
 from tacit.inverse.samples import Expert
+from tacit.inverse.state import REPLAY_PHASES, State, fresh_state, from_arrays, generator, remember, to_arrays
 from tacit.policy import Policy
+from tacit.run.naming import History
+from tacit.run.trainer import Metrics, Saved
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
-    from tacit.run import Run
 
-__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
+__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "train"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
     absorbing: bool = False
     """Where no demonstration ends early, ending an episode is worth as much as staying for ever where log D is lowest
     (the lowest tenth of a rollout); otherwise nothing, and as log D is negative, ending is better than living."""
+
+    HISTORY: ClassVar[History] = History(revision=revision_of_clones)
 
 
 def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
@@ -90,8 +95,8 @@ def price_of_ending(bonus: Array, gamma: float) -> float:
     return gamma / (1.0 - gamma) * float(np.quantile(bonus, 0.1))
 
 
-def policy_of(state: State) -> Policy:
-    return agent.policy_of(state.forward)
+# ---------------------------------------------------------------------------------------------------------------------
+# The loop
 
 
 def cost_of(state: State, config: Config) -> LearnedCost:
@@ -99,12 +104,8 @@ def cost_of(state: State, config: Config) -> LearnedCost:
     return constraint_net.to_cost(state.params, state.inputs, config.at)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The loop
-
-
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+def _learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int, state: State | None
 ) -> Iterator[tuple[State, Metrics]]:
     """Train until config.total_steps; yields (state, metrics) after the bootstrap and after every rollout.
 
@@ -133,27 +134,27 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
         rollouts.append(rollout)
         seconds = {name: total + metrics[name] for name, total in seconds.items()}
     rng = np.random.default_rng([seed, 3])
-    face = forward.interface
-    inputs = constraint_net.inputs_of(env, face, config)
+    interface = forward.interface
+    inputs = constraint_net.inputs_of(env, interface, config)
     samples.warn_without_reward(rollouts)
-    expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
+    expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
-    inputs = constraint_net.scaled_inputs(inputs, face, config, expert.rows, phase.rows)
+    inputs = constraint_net.scaled_inputs(inputs, interface, config, expert.rows, phase.rows)
     net = constraint_net.init(rng, (len(inputs.names), *config.layers, 1))
     if config.start == "clone":
         whole = ppo_lagrangian.State(forward, lagrange.start(1.0), normalize.return_scale(env.num_envs))
         forward = clone.start_from(whole, demos, rng, config.clone_log_std).agent
-    state = constraint_net.fresh_state(forward, net, inputs, phase, rng)
-    state = replace(constraint_net.remember(state, phase, rng), iteration=1)
-    found = constraint_net.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
+    state = fresh_state(METHOD, forward, net, OPTIMISER.init(net), inputs, phase, rng)
+    state = replace(remember(state, phase, rng), iteration=1)
+    found = loop.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
     seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
-    return state, loop.named(metrics) | found | seconds
+    return state, loop.truth_apart(metrics) | found | seconds
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
     """A rollout, a step of the discriminator, and PPO on the reward with its bonus."""
     started = time.perf_counter()
-    rng = constraint_net.generator(state)
+    rng = generator(state)
     forward, rollout = ppo.gather(env, config, state.forward)
     collected = time.perf_counter()
     phase = samples.of_rollouts([rollout], state.inputs, config.at, expert.horizon)
@@ -179,10 +180,10 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, each))
     if clone.released(config, number, each):
         forward = agent.freeze_reward_scale(forward)
-    metrics |= loop.named(collect.metrics(rollout, forward.carry, forward.steps))
-    kept = max(config.rollout_steps, config.total_steps // constraint_net.REPLAY_PHASES)
+    metrics |= loop.truth_apart(collect.metrics(rollout, forward.carry, forward.steps))
+    kept = max(config.rollout_steps, config.total_steps // REPLAY_PHASES)
     if forward.steps // kept > state.steps // kept:
-        state = constraint_net.remember(state, phase, rng)
+        state = remember(state, phase, rng)
     state = replace(
         state,
         forward=forward,
@@ -191,7 +192,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
         rng=dict(rng.bit_generator.state),
         iteration=state.iteration + 1,
     )
-    metrics |= constraint_net.cost_metrics(cost_of(state, config), state.inputs, expert.rows, phase.rows)
+    metrics |= loop.cost_metrics(cost_of(state, config), state.inputs, expert.rows, phase.rows)
     metrics |= {key: float(value) for key, value in info.items()} | {"inverse/bonus": float(bonus.mean())}
     times = collect.times(len(rollout), started, collected)
     times |= {
@@ -202,40 +203,50 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# In a run folder
+# The method
 
 
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    constraint_net.check(config)
-    agent.check(config, config.n_envs)
-    for name in ("total_steps", "discriminator_steps"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} is at least 1, not {getattr(config, name)}")
-    if config.bootstrap_steps < 0:
-        raise UserError(f"bootstrap_steps cannot be negative, it is {config.bootstrap_steps}")
-    if config.absorbing and config.gamma == 1:
-        raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
-    trainer.check(env_id, env_kwargs, config)
+class GACL(loop.Method):
+    """`tacit learn gacl ENV`. Its loop is its own: a step of the discriminator and of PPO after every rollout."""
+
+    name = "gacl"
+    config_type = Config
+
+    def learn(
+        self, env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+    ) -> Iterator[tuple[State, Metrics]]:
+        return _learn(env, demos, config, seed, state)
+
+    def policy_of(self, state: State) -> Policy:
+        return agent.policy_of(state.forward)
+
+    def cost_of(self, state: State, config: Config) -> LearnedCost:
+        return cost_of(state, config)
+
+    def iterations(self, config: Config) -> int:
+        return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.rollout_steps))
+
+    def check_settings(self, config: Config) -> None:
+        constraint_net.check(config)
+        agent.check(config, config.n_envs)
+        agent.check_ranges(config, ("discriminator_steps",), 1)
+        agent.check_ranges(config, ("bootstrap_steps",), 0)
+        if config.absorbing and config.gamma == 1:
+            raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
+
+    def to_arrays(self, state: State) -> Saved:
+        return to_arrays(self, state, agent.state_to_arrays(state.forward))
+
+    def from_arrays(self, arrays: Mapping[str, Array], metadata: Mapping[str, Any]) -> State:
+        state: State = from_arrays(self, arrays, metadata, agent.state_from_arrays)
+        return state
+
+    def shapes(self, params: Net) -> dict[str, Any]:
+        return constraint_net.shapes(params)
+
+    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
+        return constraint_net.blank(metadata)
 
 
-def state_to_arrays(state: State) -> tuple[dict[str, Array], dict[str, Any]]:
-    return constraint_net.to_arrays("gacl", state, agent.state_to_arrays(state.forward))
-
-
-def state_from_arrays(arrays: Mapping[str, Array], metadata: Mapping[str, Any]) -> State:
-    return constraint_net.from_arrays("gacl", arrays, metadata, agent.state_from_arrays)
-
-
-def _iterations(config: Config) -> int:
-    return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.rollout_steps))
-
-
-METHOD = trainer.Method(learn, policy_of, cost_of, state_to_arrays, state_from_arrays, _iterations)
-
-
-def run(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
-) -> dict[str, Any]:
-    """Learn inside a run folder; continues from the newest checkpoint if there is one."""
-    return trainer.run(METHOD, run, env_id, env_kwargs, demos, config, seed)
+METHOD = GACL()
+learn, train, check, policy_of = METHOD.learn, METHOD.train, METHOD.check, METHOD.policy_of

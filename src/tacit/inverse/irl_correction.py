@@ -27,10 +27,8 @@ each a setting:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,38 +37,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LEAK, LearnedCost
-from tacit.errors import UserError
 from tacit.forward import agent, nets, ppo_lagrangian
-from tacit.inverse import constraint_net, loop, trainer
-from tacit.inverse.constraint_net import OPTIMISER, Metrics, Net, outputs
-from tacit.inverse.loop import Data, State, policy_of
+from tacit.inverse import constraint_net, loop
+from tacit.inverse.clone import revision_of_clones
+from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
+from tacit.inverse.loop import State
 from tacit.inverse.samples import Expert
+from tacit.run.naming import History
+from tacit.run.trainer import Metrics
 
-__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "run"]
+__all__ = ["Config", "State", "check", "cost_of", "learn", "loss", "policy_of", "train"]
+
+OWN_SCALE = "the correction carries its own scale"
 
 
 @dataclass(frozen=True)
-class Config(loop.Config):
+class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     """Settings of the reward correction."""
 
-    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "fixed"
-    """The correction carries its own scale: leave it fixed."""
-    penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
-    """Unit of the correction, see tacit.forward.ppo_lagrangian."""
     forward_steps: int = 4096
     """Environment steps of PPO between two inverse steps."""
     backward_steps: int = 1
-    """Steps on (2) in an inverse step, each on a batch of constraint_batch."""
+    """Steps on (2) per inverse step, each on a batch of constraint_batch."""
     constraint_batch: int = 5000
-    """Samples of each side in such a step; 0: all."""
+    """Samples of each side per step; 0: all."""
     anneal: float = 1.0
     """Factor on lr_constraint after each inverse step."""
     expert_square: float = 0.1
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: int = 0
-    """The policy's last layer is made anew after so many inverse steps, in the first half of the run; 0: never."""
+    """The policy's last layer is made anew after this many inverse steps, in the first half of the run; 0: never."""
     reset_critic: int = 0
-    """The same of the cost critic, in the whole run."""
+    """The same for the cost critic, in the whole run."""
+
+    HISTORY: ClassVar[History] = History(
+        retired={
+            "multiplier": ("fixed", OWN_SCALE),
+            "budget": (0.0, OWN_SCALE),
+            "budget_per": ("step", OWN_SCALE),
+            "multiplier_lr": (0.05, OWN_SCALE),
+            "multiplier_max": (100.0, OWN_SCALE),
+            "pid_gains": ((10.0, 0.1, 0.0), OWN_SCALE),
+            "pid_smoothing": (0.5, OWN_SCALE),
+        },
+        revision=revision_of_clones,
+    )
 
 
 def loss(net: Net, expert: Any, learner: Any, expert_square: Any) -> jax.Array:
@@ -100,16 +111,6 @@ def descend(
     return net, opt_state, {"inverse/loss": values[-1]}
 
 
-def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-    net, opt_state = state.params, state.opt_state
-    if state.iteration == 0:
-        net = zeroed(net)
-    both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
-    lr = config.lr_constraint * config.anneal**state.iteration
-    net, opt_state, info = descend(net, opt_state, *both, (lr, config.expert_square))
-    return net, opt_state, {key: float(value) for key, value in info.items()}
-
-
 def _drawn(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDArray[Any]:
     """(backward_steps, batch, d)"""
     if not config.constraint_batch or config.constraint_batch >= len(rows):
@@ -120,29 +121,6 @@ def _drawn(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDAr
 def zeroed(net: Net) -> Net:
     """The network with an output of 0 everywhere; it gets a gradient all the same."""
     return Net((*net.weights[:-1], 0.0 * net.weights[-1]), (*net.biases[:-1], 0.0 * net.biases[-1]))
-
-
-def cost_of(state: State, config: Config) -> LearnedCost:
-    """c as an artefact."""
-    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=loop.unit_of(state, config), head="leaky")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Resets
-
-
-def _before(config: Config, state: State, rng: np.random.Generator) -> ppo_lagrangian.State:
-    """The forward half, with fresh last layers if it is time for them."""
-    forward: ppo_lagrangian.State = state.forward
-
-    def due(every: int) -> bool:
-        return bool(every) and state.iteration > 1 and state.iteration % every == 0
-
-    if due(config.reset_critic) and config.critics == "separate":
-        forward = _with_fresh(forward, lambda params: params.critics[1], 1.0, rng)
-    if due(config.reset_actor) and state.steps < 0.5 * config.total_steps:
-        forward = _with_fresh(forward, lambda params: params.actor.net, 0.01, rng)
-    return forward
 
 
 def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.random.Generator) -> Any:
@@ -165,35 +143,56 @@ def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.r
 # The method
 
 
-def _ceiling(config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
-    """There is none: twice what is dear among what the learner tried."""
-    return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
+class RewardCorrection(constraint_net.Classifier):
+    """`tacit learn irl-correction ENV`. The cost is c."""
+
+    name = "irl-correction"
+    config_type = Config
+
+    def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+        net, opt_state = state.params, state.opt_state
+        if state.iteration == 0:
+            net = zeroed(net)
+        both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
+        lr = config.lr_constraint * config.anneal**state.iteration
+        net, opt_state, info = descend(net, opt_state, *both, (lr, config.expert_square))
+        return net, opt_state, {key: float(value) for key, value in info.items()}
+
+    def cost_of(self, state: State, config: Config) -> LearnedCost:
+        unit = constraint_net.unit_of(state, config)
+        return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit, head="leaky")
+
+    def before_forward(self, config: Config, state: State, rng: np.random.Generator) -> ppo_lagrangian.State:
+        """The forward half, with fresh last layers if it is time for them."""
+        forward: ppo_lagrangian.State = state.forward
+
+        def due(every: int) -> bool:
+            return bool(every) and state.iteration > 1 and state.iteration % every == 0
+
+        if due(config.reset_critic) and config.critics == "separate":
+            forward = _with_fresh(forward, lambda params: params.critics[1], 1.0, rng)
+        if due(config.reset_actor) and state.steps < 0.5 * config.total_steps:
+            forward = _with_fresh(forward, lambda params: params.actor.net, 0.01, rng)
+        return forward
+
+    def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
+        """Where no demonstration ends early: what the costliest tenth of the learner's last steps would cost for ever
+        after, as in MCE-ICRL. Nothing otherwise, or where even those earn."""
+        gamma = config.discount_of_cost
+        if expert.absorbed or gamma == 1 or not len(state.replay):
+            return config.terminal_cost
+        high = float(np.quantile(self.cost_of(state, config).of_rows(state.replay[-1]), 0.9))
+        return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, high)
+
+    def ceiling(self, config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
+        """There is none: twice a high cost among what the learner tried."""
+        return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
+
+    def check_settings(self, config: Config) -> None:
+        super().check_settings(config)
+        agent.check_ranges(config, ("expert_square", "reset_actor", "reset_critic"), 0)
 
 
-def _ending(config: Config, state: State, expert: Expert) -> float:
-    """Where no demonstration ends early: what the dearest tenth of the learner's last steps would cost for ever after,
-    as in MCE-ICRL. Nothing otherwise, or where even those earn."""
-    gamma = config.discount_of_cost
-    if expert.absorbed or gamma == 1 or not len(state.replay):
-        return config.terminal_cost
-    dear = float(np.quantile(cost_of(state, config).of_rows(state.replay[-1]), 0.9))
-    return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, dear)
-
-
-RULE = loop.Rule("irl-correction", _step, cost_of, before=_before, terminal=_ending, ceiling=_ceiling)
-learn = partial(loop.learn, RULE)
-run = partial(trainer.run, loop.method(RULE))
-
-
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    loop.check(config)
-    if config.multiplier != "fixed":
-        raise UserError("the correction carries its own scale: multiplier must be fixed")
-    for name in ("budget", "budget_per", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"):
-        if getattr(config, name) != getattr(Config, name):
-            raise UserError(f"{name} has no effect here, because the correction carries its own scale: leave it out")
-    for name in ("expert_square", "reset_actor", "reset_critic"):
-        if not getattr(config, name) >= 0:
-            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
-    trainer.check(env_id, env_kwargs, config)
+METHOD = RewardCorrection()
+learn, train, check = METHOD.learn, METHOD.train, METHOD.check
+cost_of, policy_of = METHOD.cost_of, METHOD.policy_of

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from tacit.demos import Demonstrations
     from tacit.inverse.constraint_map import Boundary
-    from tacit.inverse.trainer import Method, State
+    from tacit.inverse.state import State
+    from tacit.inverse.trainer import Method
     from tacit.run import Run
 
 
@@ -73,7 +74,7 @@ def judge(
         seed=seed,
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
-    summary |= method.more(env, config, state, cost)
+    summary |= method.details(env, config, state, cost)
     rule = capabilities(env).rule
     if rule is not None:
         summary["threshold"] = _threshold(found, rule)

@@ -5,11 +5,12 @@ Given a reward R and demonstrations D of agents that respect hidden constraints,
     max_pi  J(pi) + beta H(pi)     s.t.   mu_pi <= mu_D + budget,       mu = E phi_zeta                          (1)
 
 where phi_zeta >= 0 are learned features and mu their expectations. The multipliers lam >= 0 of (1) price the features,
-and  c = lam . phi_zeta  is the cost. Two steps take turns:
+and  c = lam . phi_zeta  is the cost. Two steps take turns (`tacit.inverse.loop`):
 
-    forward   PPO improves the policy on  R - c  with causal entropy (`tacit.forward.ppo_lagrangian`, penalty 1)
-    inverse   lam and zeta descend the dual:   lam . (mu_D + budget - mu_pi)
-                                               + expert_square E_D[c^2] + learner_square E_pi[c^2]               (2)
+    forward   PPO improves the policy on  R - c  with causal entropy (`tacit.forward.ppo_lagrangian`)
+    inverse   lam and zeta descend the dual (`tacit.inverse.features`):
+
+              lam . (mu_D + budget - mu_pi) + expert_square E_D[c^2] + learner_square E_pi[c^2]                  (2)
 
 The squares are 0 in the paper. With them the dual is bounded: in the space of all functions its minimum is
 
@@ -29,153 +30,165 @@ knows it.
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
-from tacit.demos import Demonstrations
-from tacit.forward import collect, ppo_lagrangian
-from tacit.inverse import clone, features, samples
-from tacit.inverse.dual import OPTIMISER, Batches, Hyper, costs, dual_loss, dual_steps, feature_means
-from tacit.inverse.mce_config import Config, check, is_linear
+from tacit.envs.capabilities import capabilities
+from tacit.errors import UserError
+from tacit.forward import agent, ppo_lagrangian
+from tacit.forward.collect import Rollout, interface_of, make_vec
+from tacit.inverse import constraint_map, features, loop, samples
+from tacit.inverse.beside_exact import against_exact
+from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_loss, dual_steps, feature_means
+from tacit.inverse.loop import Evidence
 from tacit.inverse.samples import Expert
-from tacit.policy import Policy
+from tacit.policy import Interface
+from tacit.run.naming import History
+from tacit.run.trainer import Metrics
 
-__all__ = [
-    "OPTIMISER",
-    "Batches",
-    "Config",
-    "Hyper",
-    "State",
-    "check",
-    "cost_of",
-    "dual_loss",
-    "dual_steps",
-    "is_linear",
-    "learn",
-    "policy_of",
-]
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from tacit.demos import Demonstrations
+
+__all__ = ["OPTIMISER", "Batches", "Config", "Hyper", "State", "check", "cost_of", "dual_loss", "dual_steps"]
+__all__ += ["is_linear", "learn", "policy_of", "train"]
 
 Array = NDArray[Any]
-Metrics = dict[str, float]
+OWN_MULTIPLIERS = "the learned cost carries its own multipliers"
 
 
 @dataclass(frozen=True)
-class State:
+class Config(loop.Config):
+    """Settings of MCE-ICRL: those of PPO and of the loop, and those of the inverse step."""
+
+    budget: float = 0.0
+    """How far each feature expectation may exceed the demonstrations'; more is looser."""
+    thresholds: int = 8
+    """Soft thresholds for each input."""
+    joint: int = 64
+    """Sigmoid outputs of the network on all inputs (the paper's k)."""
+    feature_hidden: tuple[int, ...] = (64, 64)
+    """Hidden ReLU layers of that network."""
+    feature_bias: float = -3.0
+    """Its initial output bias; negative: features begin near 0."""
+    lam_init: float = 0.01
+    """Initial multiplier of every feature."""
+    lr_lam: float = 1e-2
+    """Learning rate of lam."""
+    lr_zeta: float = 1e-3
+    """Adam's learning rate of the features; 0: they stay as they are."""
+    zeta_decay: float = 1.0
+    """Factor on lr_zeta after each inverse step."""
+    lam_update: Literal["minibatch", "once"] = "minibatch"
+    """lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
+    minibatches: int = 300
+    """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps (drawn with replacement, so
+    about 37 % of them are missed)."""
+    dual_batch: int = 512
+    """Samples of the learner, and of the demonstrations, per minibatch."""
+    expert_square: float = 20.0
+    """Weight of the squared cost of demonstrations in (2)."""
+    learner_square: float = 0.1
+    """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
+    moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
+    """Expectations per step over episodes continued to the horizon, per step over what was seen, or the paper's
+    discounted sums over trajectories."""
+    absorbing_quantile: float = 0.9
+    """The absorbing state costs at most what this share of the learner's living steps stays below; 1: the worst."""
+    replay_share: float = 0.5
+    """Share of the learner's samples that comes from earlier forward phases."""
+    replay_phases: int = 40
+    """How many earlier phases are kept."""
+    replay_by_cost: bool = False
+    """Draw those samples in proportion to their present cost (and a little), instead of evenly; without importance
+    weights, so that rho_pi in (3) is that of what is drawn."""
+    pretrain_epochs: int = 0
+    """Epochs of auto-encoder pre-training of the features."""
+    pretrain_lr: float = 1e-3
+    """Adam's learning rate of the pre-training."""
+    guard: float = 0.95
+    """Mean cost, as a share of the ceiling, above which the policy counts as trapped; 0: no guard."""
+    guard_iterations: int = 3
+    """The guard acts after this many trapped iterations in a row, in the first 70 % of the steps."""
+
+    @property
+    def ceiling(self) -> float:
+        """The largest cost that (3) allows."""
+        return 0.5 / self.learner_square if self.learner_square else np.inf
+
+    HISTORY: ClassVar[History] = History(
+        added={"absorbing_quantile": 0.9},
+        retired={
+            "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
+            "budget_per": ("step", "the budget is one of feature expectations"),
+            "multiplier": ("fixed", OWN_MULTIPLIERS),
+            "multiplier_init": (1.0, f"{OWN_MULTIPLIERS} (lam_init)"),
+            "multiplier_ramp": (0, OWN_MULTIPLIERS),
+            "multiplier_lr": (0.05, f"{OWN_MULTIPLIERS} (lr_lam)"),
+            "multiplier_max": (100.0, f"{OWN_MULTIPLIERS} (learner_square bounds them)"),
+            "pid_gains": ((10.0, 0.1, 0.0), OWN_MULTIPLIERS),
+            "pid_smoothing": (0.5, OWN_MULTIPLIERS),
+        },
+        # A clone is held still until the critics know it; with one critic the scale of rewards follows the cost.
+        revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
+    )
+
+
+@dataclass(frozen=True)
+class State(loop.State):
     """What a checkpoint holds."""
 
-    forward: ppo_lagrangian.State
-    params: features.Params
-    opt_state: Any
-    inputs: Inputs
-    replay: Array
-    """(phases, rows, width): rows of earlier forward phases, oldest first."""
-    nominal: Array
-    """(rows, width) of the bootstrap, for the constraint map."""
-    replay_truth: Array
-    nominal_truth: Array
-    """(phases, rows) and (rows,): the environment's own cost there, for judging the map; NaN if unknown."""
-    absorbing: float
+    absorbing: float = 0.0
     """Cost of a step in the absorbing state."""
-    rng: dict[str, Any]
-    iteration: int = 0
     saturated: int = 0
     """Inverse steps in a row with a mean cost near the ceiling."""
     resets: int = 0
     """How often the guard has re-initialised the policy."""
 
-    @property
-    def steps(self) -> int:
-        return self.forward.steps
 
-
-REPLAY_ROWS = 2048
-"""Kept of each forward phase."""
 REPLAY_CANDIDATES = 8192
 """Rows of the replay from which an inverse step draws."""
 THINNED = 4096
 """Rows that tell the mean and the quantiles of a phase's costs."""
-NOMINAL_ROWS = 8192
-"""Kept of the bootstrap."""
-
-
-def policy_of(state: State) -> Policy:
-    return ppo_lagrangian.policy_of(state.forward)
-
-
-def cost_of(state: State, config: Config) -> LearnedCost:
-    """The current cost as an artefact."""
-    unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
-    return features.to_cost(state.params, state.inputs, at=config.at, unit=unit)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The inverse step
 
 
-def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Phase) -> tuple[State, Metrics]:
-    """Descend the dual on the demonstrations and the learner's last phase (and earlier ones)."""
-    rng = np.random.default_rng()
-    rng.bit_generator.state = state.rng
+def inverse_step(config: Config, state: State, seen: Evidence, rng: np.random.Generator) -> tuple[State, Metrics]:
+    """Descend (2) on the demonstrations and the learner's last phase (and earlier ones)."""
+    expert, phase = seen.expert, seen.phase
     expert_z = state.inputs.scaled(expert.rows) if expert.z is None else expert.z
     learner_z = state.inputs.scaled(phase.rows)
-    count = config.minibatches or max(1, -(-len(expert_z) // config.dual_batch))
-
-    def draw(z: Array, weight: Array, size: int, likely: Array | None = None) -> tuple[Array, Array]:
-        if likely is None:
-            chosen = rng.integers(len(z), size=(count, size))
-        else:
-            chosen = np.searchsorted(np.cumsum(likely), rng.random((count, size)) * likely.sum()).clip(0, len(z) - 1)
-        return z.take(chosen, axis=0), (len(z) * weight[chosen]).astype(np.float32)
-
-    demo = draw(expert_z, expert.weight(config.moments, config.gamma), config.dual_batch)
-    old = round(config.replay_share * config.dual_batch) if len(state.replay) else 0
-    new = draw(learner_z, phase.weight(config.moments, config.gamma), config.dual_batch - old)
-    if old:
-        # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
-        # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
-        rows = state.replay.reshape(-1, state.replay.shape[-1])
-        rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
-        mass = phase.weight(config.moments, config.gamma).sum()
-        z = state.inputs.scaled(rows)
-        likely = None
-        if config.replay_by_cost:
-            dear = np.asarray(costs(state.params, z))
-            likely = dear + 0.02 * (config.ceiling if np.isfinite(config.ceiling) else dear.mean() + 1e-6)
-        past = draw(z, np.full(len(rows), mass / len(rows)), old, likely)
-        new = np.concatenate([new[0], past[0]], axis=1), np.concatenate([new[1], past[1]], axis=1)
+    expert_weight = expert.weight(config.moments, config.gamma)
+    learner_weight = phase.weight(config.moments, config.gamma)
+    batches = _minibatches(config, state, (expert_z, expert_weight), (learner_z, learner_weight), rng)
     lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration
     hyper = Hyper(lr_zeta, config.lr_lam, config.budget, config.expert_square, config.learner_square)
     once = config.lam_update == "once"
-    params, opt_state, loss = dual_steps(state.params, state.opt_state, Batches(*demo, *new), hyper, once=once)
+    params, opt_state, loss = dual_steps(state.params, state.opt_state, batches, hyper, once=once)
 
-    mu_expert = feature_means(params.phi, expert_z, expert.weight(config.moments, config.gamma))
-    mu_learner = feature_means(params.phi, learner_z, phase.weight(config.moments, config.gamma))
+    mu_expert = feature_means(params.phi, expert_z, expert_weight)
+    mu_learner = feature_means(params.phi, learner_z, learner_weight)
     gap = np.asarray(mu_learner - mu_expert)
     if once:
         params = params._replace(lam=jnp.maximum(0.0, params.lam + config.lr_lam * (gap - config.budget)))
     lam = np.asarray(params.lam)
-    new_state = replace(
-        state,
-        params=params,
-        opt_state=opt_state,
-        iteration=state.iteration + 1,
-        **_remember(config, state, phase, rng),
-    )
-    some = samples.thinned(learner_z, THINNED)
-    learner_cost = np.asarray(costs(params, some))
-    expert_cost = np.asarray(costs(params, samples.thinned(expert_z, THINNED)))
+    thinned_z = samples.thinned(learner_z, THINNED)
+    learner_cost = np.asarray(compiled_costs(params, thinned_z))
+    expert_cost = np.asarray(compiled_costs(params, samples.thinned(expert_z, THINNED)))
     living = float(np.quantile(learner_cost, config.absorbing_quantile))
     absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, living)
-    return replace(new_state, absorbing=absorbing), {
+    return replace(state, params=params, opt_state=opt_state, absorbing=absorbing), {
         "dual/loss": float(loss),
         "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
         "dual/expert_cost": float(expert_cost.mean()),
@@ -185,17 +198,49 @@ def inverse_step(config: Config, state: State, expert: Expert, phase: samples.Ph
         "dual/lam_max": float(lam.max()),
         "dual/absorbing": absorbing,
         "dual/absorbed": phase.absorbed,
-        "dual/clipped": float((np.abs(some) >= state.inputs.clip).any(axis=-1).mean()),
+        "dual/clipped": float((np.abs(thinned_z) >= state.inputs.clip).any(axis=-1).mean()),
     }
+
+
+def _minibatches(
+    config: Config, state: State, expert: tuple[Array, Array], learner: tuple[Array, Array], rng: np.random.Generator
+) -> Batches:
+    """Samples of (scaled inputs, weights) of both sides; part of the learner's come from earlier phases."""
+    count = config.minibatches or max(1, -(-len(expert[0]) // config.dual_batch))
+
+    def draw(z: Array, weight: Array, size: int, likely: Array | None = None) -> tuple[Array, Array]:
+        if likely is None:
+            chosen = rng.integers(len(z), size=(count, size))
+        else:
+            chosen = np.searchsorted(np.cumsum(likely), rng.random((count, size)) * likely.sum()).clip(0, len(z) - 1)
+        return z.take(chosen, axis=0), (len(z) * weight[chosen]).astype(np.float32)
+
+    demonstrated = draw(*expert, config.dual_batch)
+    old = round(config.replay_share * config.dual_batch) if len(state.replay) else 0
+    recent = draw(*learner, config.dual_batch - old)
+    if not old:
+        return Batches(*demonstrated, *recent)
+    # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
+    # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
+    rows = state.replay.reshape(-1, state.replay.shape[-1])
+    rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
+    mass = learner[1].sum()
+    z = state.inputs.scaled(rows)
+    likely = None
+    if config.replay_by_cost:
+        cost = np.asarray(compiled_costs(state.params, z))
+        likely = cost + 0.02 * (config.ceiling if np.isfinite(config.ceiling) else cost.mean() + 1e-6)
+    past = draw(z, np.full(len(rows), mass / len(rows)), old, likely)
+    return Batches(*demonstrated, *(np.concatenate(pair, axis=1) for pair in zip(recent, past, strict=True)))
 
 
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
     By (3); but no more than the cost that most (`absorbing_quantile`) of the learner's living steps stay below. Ending
-    an episode must not be cheaper than living as it does now (from the dearest tenth of its steps it still is), and the
-    ceiling for ever after is a thousand times the reward of a step: a learner that now and then falls by chance would
-    learn of nothing else.
+    an episode must not be cheaper than living as it does now (from the costliest tenth of its steps it still is), and
+    the ceiling for ever after is a thousand times the reward of a step: a learner that now and then falls by chance
+    would learn of nothing else.
     """
     if config.moments != "absorbing":
         return 0.0
@@ -206,155 +251,7 @@ def absorbing_cost(config: Config, expert: float, learner: float, living: float)
     return min(gap / (2.0 * spread) if gap else 0.0, living)
 
 
-def _remember(config: Config, state: State, phase: samples.Phase, rng: np.random.Generator) -> dict[str, Any]:
-    """Replay with a sample of this phase at its end, and the generator after drawing it."""
-    chosen = rng.integers(len(phase.rows), size=REPLAY_ROWS)
-    first = max(0, len(state.replay) + 1 - config.replay_phases)
-    return {
-        "replay": np.concatenate([state.replay, phase.rows[chosen][None]])[first:],
-        "replay_truth": np.concatenate([state.replay_truth, phase.truth[chosen][None]])[first:],
-        "rng": dict(rng.bit_generator.state),
-    }
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The loop
-
-
-def init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> tuple[State, Metrics]:
-    """Lines 1 to 3: the nominal policy, without cost; the inputs' scale; features, pre-trained."""
-    check(config)
-    began = time.perf_counter()
-    forward = ppo_lagrangian.init(env, config, seed)
-    zero = lambda obs, act, next_obs: np.zeros(len(obs))  # noqa: E731
-    forward, rollouts, metrics, _ = _forward(env, config, forward, config.bootstrap_steps, zero, 0.0)
-    samples.warn_without_reward(rollouts)
-    rng = np.random.default_rng([seed, 3])
-    face = forward.agent.interface
-    inputs = samples.unscaled_inputs(env, face, config.inputs, config.use_action, config.squash, config.input_clip)
-    expert = samples.of_demonstrations(demos, face, inputs, config.at, samples.horizon_of(env, demos))
-    phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
-    linear = is_linear(config, face)
-    thresholds = 0 if face.n_states else config.thresholds  # one-hot states are features already
-    if linear:
-        inputs = samples.unit_scale(inputs, expert.rows)
-        samples.require_features(inputs, phase.rows, "a step of the learner")
-    else:
-        inputs = samples.fit_scale(inputs, expert.rows, phase.rows)
-    z = np.concatenate([inputs.scaled(expert.rows), inputs.scaled(phase.rows)])
-    params = features.init(
-        rng,
-        z,
-        thresholds=thresholds,
-        hidden=config.feature_hidden,
-        joint=config.joint,
-        lam=config.lam_init,
-        bias=config.feature_bias,
-    )
-    phi, losses = features.pretrain(
-        rng, params.phi, z, epochs=config.pretrain_epochs, lr=config.pretrain_lr, batch_size=config.dual_batch
-    )
-    params = params._replace(phi=phi)
-    if losses:
-        metrics |= {"dual/reconstruction_first": losses[0], "dual/reconstruction_last": losses[-1]}
-    if config.start == "clone":
-        forward = clone.start_from(forward, demos, rng, config.clone_log_std)
-    elif config.critics == "separate":  # a single critic's scale is that of R - c, and there has been no c yet
-        forward = ppo_lagrangian.freeze_reward_scale(forward)
-    state = State(
-        forward=forward,
-        params=params,
-        opt_state=OPTIMISER.init(params),
-        inputs=inputs,
-        replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
-        nominal=samples.thinned(phase.rows, NOMINAL_ROWS),
-        replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
-        nominal_truth=samples.thinned(phase.truth, NOMINAL_ROWS),
-        absorbing=0.0,
-        rng=dict(rng.bit_generator.state),
-    )
-    started = time.perf_counter()
-    if config.moments != "absorbing" and phase.absorbed > 0 == expert.absorbed:
-        warnings.warn(
-            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
-            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
-            stacklevel=1,
-        )
-    state, dual = inverse_step(config, state, expert, phase)
-    now = time.perf_counter()
-    learned = metrics["time/rollout_seconds"] + metrics["time/update_seconds"]
-    return state, metrics | dual | {
-        "time/setup_seconds": started - began - learned,
-        "time/inverse_seconds": now - started,
-    }
-
-
-def iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
-    """A forward phase with the current cost, and an inverse step."""
-    started = time.perf_counter()
-    cost = cost_of(state, config)
-    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-    phase, each = state.iteration - 1, config.forward_steps
-    gamma = config.discount_of_cost
-    forward, rollouts, metrics, mean_cost = _forward(
-        env,
-        config,
-        state.forward,
-        config.forward_steps,
-        cost.of_steps,
-        gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0,
-        hold_policy=clone.held(config, phase, each),
-    )
-    if clone.released(config, phase, each):
-        forward = ppo_lagrangian.freeze_reward_scale(forward)
-    state = replace(state, forward=forward)
-    between, made = time.perf_counter(), sum(map(len, rollouts))
-    if config.moments == "sum":
-        # Expectations of the present policy: its last steps, about as many as were demonstrated.
-        rollouts = rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
-    seen = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
-    if is_linear(config, state.forward.agent.interface):
-        samples.require_features(state.inputs, seen.rows, "a step of the learner")
-    state, dual = inverse_step(config, state, expert, seen)
-    state, guard = _guarded(config, state, mean_cost)
-    now = time.perf_counter()
-    return state, metrics | dual | guard | {
-        "time/inverse_seconds": now - between,
-        "time/iteration_seconds": now - started,
-        "time/fps": made / (now - started),
-    }
-
-
-def _forward(
-    env: VectorEnv,
-    config: Config,
-    state: ppo_lagrangian.State,
-    steps: int,
-    cost: ppo_lagrangian.CostFunction,
-    terminal_cost: float,
-    hold_policy: bool = False,
-) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics, float]:
-    """PPO for so many steps; the rollouts, the last metrics, the mean cost that was charged."""
-    rollouts, rollout_seconds, update_seconds, costs = [], 0.0, 0.0, []
-    for _ in range(max(1, steps // config.rollout_steps)):
-        state, metrics, rollout = ppo_lagrangian.iterate(
-            env, config, state, cost, terminal_cost, hold_policy=hold_policy
-        )
-        rollouts.append(rollout)
-        costs.append(metrics["train/cost_mean"])
-        rollout_seconds += metrics["time/rollout_seconds"]
-        update_seconds += metrics["time/update_seconds"]
-    truth = {
-        "rollout/cost_mean": "truth/violation_rate_step",
-        "rollout/ep_violation_rate": "truth/violation_rate_episode",
-    }
-    dropped = ("rollout/ep_cost_mean", "train/multiplier", "train/penalty")
-    named = {truth.get(key, key): value for key, value in metrics.items() if key not in dropped}
-    named |= {"time/rollout_seconds": rollout_seconds, "time/update_seconds": update_seconds}
-    return state, rollouts, named, float(np.mean(costs))
-
-
-def _guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Metrics]:
+def guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Metrics]:
     """Re-initialise the policy if it is trapped: judged by the cost that it was charged alone."""
     limit = config.guard * config.ceiling
     saturated = state.saturated + 1 if 0 < limit <= mean_cost else 0
@@ -367,21 +264,162 @@ def _guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Met
     return state, {"guard/mean_cost": mean_cost, "guard/resets": float(state.resets)}
 
 
-def learn(
-    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
-) -> Iterator[tuple[State, Metrics]]:
-    """Train until config.total_steps; yields (state, metrics) after the bootstrap and after every outer iteration.
+# ---------------------------------------------------------------------------------------------------------------------
+# The method
 
-    With a `state` (of this or another process) training continues from there, exactly as if it had not stopped.
-    """
-    if state is None:
-        state, metrics = init(env, demos, config, seed)
-        yield state, metrics
-    else:
-        state = replace(state, forward=ppo_lagrangian.resume(env, config, state.forward))
-    face = state.forward.agent.interface
-    expert = samples.of_demonstrations(demos, face, state.inputs, config.at, samples.horizon_of(env, demos))
-    expert = replace(expert, z=state.inputs.scaled(expert.rows))
-    while state.steps < config.total_steps:
-        state, metrics = iterate(env, config, state, expert)
-        yield state, metrics
+
+class MCE(loop.Method):
+    """`tacit learn mce ENV`."""
+
+    name = "mce"
+    config_type = Config
+    state_type = State
+    tree = "dual"
+    hidden_metrics = ("train/multiplier", "train/penalty")
+
+    def begin(
+        self, config: Config, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: Any
+    ) -> tuple[Inputs, features.Params, Any, Metrics]:
+        """The inputs' scale, and features, pre-trained (line 3)."""
+        if is_linear(config, interface):
+            inputs = samples.unit_scale(inputs, expert)
+            samples.require_features(inputs, nominal, "a step of the learner")
+        else:
+            inputs = samples.fit_scale(inputs, expert, nominal)
+        z = np.concatenate([inputs.scaled(expert), inputs.scaled(nominal)])
+        params = features.init(
+            rng,
+            z,
+            thresholds=0 if interface.n_states else config.thresholds,  # one-hot states are features already
+            hidden=config.feature_hidden,
+            joint=config.joint,
+            lam=config.lam_init,
+            bias=config.feature_bias,
+        )
+        epochs, lr = config.pretrain_epochs, config.pretrain_lr
+        phi, losses = features.pretrain(rng, params.phi, z, epochs=epochs, lr=lr, batch_size=config.dual_batch)
+        params = params._replace(phi=phi)
+        names = {"dual/reconstruction_first": 0, "dual/reconstruction_last": -1} if losses else {}
+        return inputs, params, OPTIMISER.init(params), {name: losses[place] for name, place in names.items()}
+
+    def after_bootstrap(
+        self, config: Config, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
+    ) -> ppo_lagrangian.State:
+        # A single critic's scale is that of R - c, and there has been no c yet. A clone's is still to be found.
+        if config.start == "nominal" and config.critics == "separate":
+            return ppo_lagrangian.freeze_reward_scale(forward)
+        return forward
+
+    def recent(self, config: Config, state: State, expert: Expert, rollouts: list[Rollout]) -> list[Rollout]:
+        """For sums, which are expectations of the present policy: its last steps, about as many as demonstrated."""
+        if config.moments != "sum":
+            return rollouts
+        return rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]
+
+    def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
+        gamma = config.discount_of_cost
+        return gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
+
+    def step(self, config: Config, state: State, evidence: Evidence, rng: Any) -> tuple[State, Metrics]:
+        first = state.iteration == 0
+        if first:
+            _warn_of_survival(config, evidence)
+        elif is_linear(config, state.forward.agent.interface):
+            samples.require_features(state.inputs, evidence.phase.rows, "a step of the learner")
+        state, metrics = inverse_step(config, state, evidence, rng)
+        if first:
+            return state, metrics
+        state, guard = guarded(config, state, evidence.charged)
+        return state, metrics | guard
+
+    def cost_of(self, state: State, config: Config) -> LearnedCost:
+        unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
+        return features.to_cost(state.params, state.inputs, at=config.at, unit=unit)
+
+    def replay_phases(self, config: Config) -> int:
+        return config.replay_phases
+
+    def shapes(self, params: features.Params) -> dict[str, Any]:
+        phi = params.phi
+        return {"thresholds": int(phi.slopes.shape[1]), "layers": [len(bias) for bias in phi.biases]}
+
+    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[features.Params, Any]:
+        params = features.blank(n_inputs, metadata["thresholds"], metadata["layers"])
+        return params, OPTIMISER.init(params)
+
+    def map_of(self, config: Config, state: State, expert: Expert, seed: int) -> LearnedCost | None:
+        return constraint_map.fit(config, state, self.cost_of(state, config), expert, seed)
+
+    def ceiling(self, config: Config, cost: LearnedCost, rows: Array) -> float:
+        return constraint_map.ceiling(config)
+
+    def details(self, env: VectorEnv, config: Config, state: State, cost: LearnedCost) -> dict[str, Any]:
+        grid = capabilities(env).model
+        return {} if grid is None else {"exact": against_exact(grid, config, state, cost, self.policy_of(state))}
+
+    def check_settings(self, config: Config) -> None:
+        super().check_settings(config)
+        for name, choices in {
+            "lam_update": ("minibatch", "once"),
+            "moments": ("absorbing", "normalised", "sum"),
+        }.items():
+            if getattr(config, name) not in choices:
+                raise UserError(f"{name} is {' or '.join(choices)}, not {getattr(config, name)!r}")
+        agent.check_ranges(
+            config, ("budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr"), 0
+        )
+        agent.check_ranges(config, ("thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"), 0)
+        agent.check_ranges(config, ("dual_batch", "guard_iterations"), 1)
+        agent.check_ranges(config, ("zeta_decay",), 0, open_low=True)
+        agent.check_ranges(config, ("absorbing_quantile",), 0, 1)
+        if config.moments == "absorbing" and 1 in (config.gamma, config.cost_gamma):
+            raise UserError(
+                'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must '
+                'be below 1, or moments "normalised"'
+            )
+        if not 0 <= config.replay_share < 1:
+            raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+        if config.replay_share > 0 and config.replay_phases < 1:
+            raise UserError("replay_share needs earlier phases: replay_phases must be at least 1, or replay_share 0")
+        if config.joint and (not config.feature_hidden or min(config.feature_hidden) < 1):
+            raise UserError(
+                f"feature_hidden are sizes of at least 1 of the network's hidden layers, not {config.feature_hidden}"
+            )
+        if config.lam_init == 0 and config.lr_zeta > 0 and (config.thresholds or config.joint):
+            raise UserError("with lam_init 0 the features get no gradient: use a small positive number, or lr_zeta 0")
+
+    def check_demonstrations(
+        self, env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations
+    ) -> None:
+        """UserError for demonstrations that cannot be learned from with these settings, before anything is written."""
+        env = make_vec(env_id, 1, **env_kwargs)
+        try:
+            interface = interface_of(env, scaled=config.scale_actions)
+            if is_linear(config, interface):
+                inputs = samples.unscaled_inputs(env, interface, config)
+                demos = demos.first(config.demonstrations)
+                horizon = samples.horizon_of(env, demos)
+                rows = samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows
+                samples.unit_scale(inputs, rows)
+        finally:
+            env.close()
+
+
+def is_linear(config: Config, interface: Interface) -> bool:
+    """Are the inputs themselves the features? One-hot states are: one multiplier per state, as in the exact method."""
+    return not config.joint and (bool(interface.n_states) or not config.thresholds)
+
+
+def _warn_of_survival(config: Config, evidence: Evidence) -> None:
+    if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
+        warnings.warn(
+            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
+            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
+            stacklevel=1,
+        )
+
+
+METHOD = MCE()
+learn, train = METHOD.learn, METHOD.train
+check, check_demonstrations = METHOD.check, METHOD.check_demonstrations
+cost_of, policy_of = METHOD.cost_of, METHOD.policy_of

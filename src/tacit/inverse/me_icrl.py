@@ -34,7 +34,6 @@ had an effect on the gradient. And the divergences are  mean[-log(w + eps)]  and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -43,17 +42,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.cost import LearnedCost
 from tacit.errors import UserError
-from tacit.inverse import constraint_net, loop, trainer
-from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, log_feasibility, outputs
-from tacit.inverse.loop import Data, State, policy_of
+from tacit.forward import agent
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, log_feasibility, outputs
+from tacit.inverse.loop import State
+from tacit.run.trainer import Metrics
 
-__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
+__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "train"]
 
 
 @dataclass(frozen=True)
-class Config(loop.Config):
+class Config(constraint_net.Config):
     """Settings of ME-ICRL."""
 
     delta: float = 0.5
@@ -188,40 +188,35 @@ def descend(
 # The method
 
 
-def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-    lr = config.lr_constraint * config.anneal**state.iteration
-    orders = constraint_net.orders(
-        rng, len(data.expert), len(data.learner), config.constraint_batch, config.backward_steps
-    )
-    net, opt_state, info = descend(
-        state.params,
-        state.opt_state,
-        (data.expert, data.learner, data.trajectory, data.whole),
-        orders,
-        Hyper(lr, config.delta, config.forward_kl, config.reverse_kl),
-        weights=config.weights,
-        published_code=config.published_code,
-    )
-    return net, opt_state, {key: float(value) for key, value in info.items()}
+class MEICRL(constraint_net.Classifier):
+    """`tacit learn me-icrl ENV`. The cost is 1 - zeta."""
+
+    name = "me-icrl"
+    config_type = Config
+
+    def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+        lr = config.lr_constraint * config.anneal**state.iteration
+        orders = constraint_net.orders(
+            rng, len(data.expert), len(data.learner), config.constraint_batch, config.backward_steps
+        )
+        net, opt_state, info = descend(
+            state.params,
+            state.opt_state,
+            (data.expert, data.learner, data.trajectory, data.whole),
+            orders,
+            Hyper(lr, config.delta, config.forward_kl, config.reverse_kl),
+            weights=config.weights,
+            published_code=config.published_code,
+        )
+        return net, opt_state, {key: float(value) for key, value in info.items()}
+
+    def check_settings(self, config: Config) -> None:
+        super().check_settings(config)
+        if config.weights not in ("step", "trajectory", "none"):
+            raise UserError(f"weights is step, trajectory or none, not {config.weights!r}")
+        agent.check_ranges(config, ("delta", "forward_kl", "reverse_kl"), 0)
 
 
-def cost_of(state: State, config: Config) -> LearnedCost:
-    """1 - zeta as an artefact."""
-    unit = loop.unit_of(state, config)
-    return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit)
-
-
-RULE = loop.Rule("me-icrl", _step, cost_of)
-learn = partial(loop.learn, RULE)
-run = partial(trainer.run, loop.method(RULE))
-
-
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    loop.check(config)
-    if config.weights not in ("step", "trajectory", "none"):
-        raise UserError(f"weights is step, trajectory or none, not {config.weights!r}")
-    for name in ("delta", "forward_kl", "reverse_kl"):
-        if not getattr(config, name) >= 0:
-            raise UserError(f"{name} cannot be negative, it is {getattr(config, name)}")
-    trainer.check(env_id, env_kwargs, config)
+METHOD = MEICRL()
+learn, train, check = METHOD.learn, METHOD.train, METHOD.check
+cost_of, policy_of = METHOD.cost_of, METHOD.policy_of

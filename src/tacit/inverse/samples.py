@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -28,6 +28,39 @@ from tacit.forward.collect import Rollout
 from tacit.policy import Interface
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of what the cost reads, and of how the learner begins."""
+
+    start: Literal["nominal", "clone"] = "nominal"
+    """The policy that the loop begins with: one that has followed the reward alone, or a clone of the
+    demonstrations."""
+    clone_log_std: float = -4.0
+    """Smallest log standard deviation of a cloned policy: it must still explore."""
+    inputs: tuple[str, ...] = ()
+    """Names of the observation entries that the cost reads; none given: all."""
+    use_action: bool = False
+    """Whether the cost reads the action too."""
+    at: Literal["next", "current"] = "next"
+    """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
+    squash: bool = True
+    """arsinh of the scaled inputs, see tacit.cost."""
+    input_clip: float = 20.0
+    """Bound of the scaled inputs."""
+
+
+def check(config: Settings) -> None:
+    """UserError for settings that cannot work."""
+    choices = {"start": ("nominal", "clone"), "at": ("next", "current")}
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
+    if config.at == "next" and config.use_action:
+        raise UserError('a cost of the state that a step reaches cannot read the action: use at="current"')
+    if not config.input_clip > 0:
+        raise UserError(f"input_clip must be positive, it is {config.input_clip}")
 
 
 @dataclass(frozen=True)
@@ -76,8 +109,8 @@ class Phase:
         return np.full(len(self.rows), mass / len(self.rows), np.float32)
 
 
-def of_demonstrations(demos: Demonstrations, face: Interface, inputs: Inputs, at: str, horizon: int) -> Expert:
-    obs = face.encode(demos.observations)
+def of_demonstrations(demos: Demonstrations, interface: Interface, inputs: Inputs, at: str, horizon: int) -> Expert:
+    obs = interface.encode(demos.observations)
     before = demos.rows_before
     rows = inputs.rows(obs[before + 1 if at == "next" else before], demos.actions)
     times = np.concatenate([np.arange(length) for length in demos.lengths])
@@ -118,29 +151,35 @@ MADE_UP = re.compile(r"(obs|state)\[\d+\]")
 """Names of entries that have none: of two environments they need not mean the same."""
 
 
-def names_of(env: VectorEnv, face: Interface) -> tuple[str, ...]:
+def names_of(env: VectorEnv, interface: Interface) -> tuple[str, ...]:
     """Names of the encoded observation's entries; MADE_UP ones where the environment gives none."""
     names = feature_names(env)
-    if face.n_states:
-        return tuple(f"state[{i}]" for i in range(face.n_states))
-    if names is not None and len(names) == face.obs_size:
+    if interface.n_states:
+        return tuple(f"state[{i}]" for i in range(interface.n_states))
+    if names is not None and len(names) == interface.obs_size:
         return tuple(names)
-    return tuple(f"obs[{i}]" for i in range(face.obs_size))
+    return tuple(f"obs[{i}]" for i in range(interface.obs_size))
 
 
-def unscaled_inputs(
-    env: VectorEnv, face: Interface, wanted: Sequence[str], use_action: bool, squash: bool, clip: float
-) -> Inputs:
+def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, squash: bool | None = None) -> Inputs:
     """The chosen inputs, not scaled yet. UserError for a name that the environment does not have."""
-    names = names_of(env, face)
-    columns = choose_columns(names, wanted) if wanted else tuple(range(face.obs_size))
+    names = names_of(env, interface)
+    columns = choose_columns(names, config.inputs) if config.inputs else tuple(range(interface.obs_size))
     chosen = [names[column] for column in columns]
-    if use_action:
-        chosen += [f"action[{i}]" for i in range(face.act_size)]
-        columns += tuple(range(face.obs_size, face.obs_size + face.act_size))
-    zero, one = np.zeros(len(columns), np.float32), np.ones(len(columns), np.float32)
-    act_size = face.act_size if use_action else 0
-    return Inputs(tuple(chosen), columns, face.obs_size, act_size, zero, one, squash, clip, face.n_actions)
+    if config.use_action:
+        chosen += [f"action[{i}]" for i in range(interface.act_size)]
+        columns += tuple(range(interface.obs_size, interface.obs_size + interface.act_size))
+    return Inputs(
+        names=tuple(chosen),
+        columns=columns,
+        obs_size=interface.obs_size,
+        act_size=interface.act_size if config.use_action else 0,
+        centre=np.zeros(len(columns), np.float32),
+        scale=np.ones(len(columns), np.float32),
+        squash=config.squash if squash is None else squash,
+        clip=config.input_clip,
+        n_actions=interface.n_actions,
+    )
 
 
 def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:

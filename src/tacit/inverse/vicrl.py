@@ -23,9 +23,7 @@ variates, and everything has finite gradients down to there.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -35,16 +33,18 @@ from jax.scipy.special import betaln, digamma
 
 from tacit.cost import BETA_FLOOR, LearnedCost
 from tacit.errors import UserError
+from tacit.forward import agent
 from tacit.forward.ppo_lagrangian import CostFunction
-from tacit.inverse import constraint_net, loop, trainer
-from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Metrics, Net, outputs
-from tacit.inverse.loop import Data, State, policy_of
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, outputs
+from tacit.inverse.loop import State
+from tacit.run.trainer import Metrics
 
-__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "run"]
+__all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "train"]
 
 
 @dataclass(frozen=True)
-class Config(loop.Config):
+class Config(constraint_net.Config):
     """Settings of variational ICRL."""
 
     delta: float = 0.5
@@ -161,63 +161,64 @@ def descend(
 # The method
 
 
-def _step(config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-    learner = data.learner
-    old = round(config.replay_share * len(learner)) if len(state.replay) else 0
-    if old:
-        rows = state.replay.reshape(-1, state.replay.shape[-1])
-        past = state.inputs.scaled(rows[rng.integers(len(rows), size=old)])
-        learner = np.concatenate([learner[rng.permutation(len(learner))[old:]], past])
-    orders = constraint_net.orders(rng, len(data.expert), len(learner), config.constraint_batch, config.backward_steps)
-    net, opt_state, info = descend(
-        state.params,
-        state.opt_state,
-        jax.random.key(int(rng.integers(2**31))),
-        (data.expert, learner),
-        orders,
-        Hyper(config.lr_constraint * config.anneal**state.iteration, config.delta, *config.prior),
-    )
-    return net, opt_state, {key: float(value) for key, value in info.items()}
-
-
-def cost_of(state: State, config: Config) -> LearnedCost:
-    """The mean of 1 - x as an artefact."""
-    unit = loop.unit_of(state, config)
-    return constraint_net.to_cost(state.params, state.inputs, config.at, head="beta", unit=unit)
-
-
 _parameters = jax.jit(parameters)
 
 
-def _charged(state: State, config: Config, rng: np.random.Generator) -> CostFunction:
-    """The cost of the forward step."""
-    mean = cost_of(state, config)
-    if config.cost == "mean":
-        return mean.of_steps
-    noise = np.random.default_rng(int(rng.integers(2**63)))
+class VICRL(constraint_net.Classifier):
+    """`tacit learn vicrl ENV`. The cost is the mean of 1 - x."""
 
-    def sampled(obs: Any, act: Any, next_obs: Any) -> Any:
-        rows = state.inputs.rows(next_obs if config.at == "next" else obs, act)
-        a, b = (np.asarray(x, np.float64) for x in _parameters(state.params, state.inputs.scaled(rows)))
-        return noise.beta(b, a)  # 1 - x ~ Beta(b, a)
+    name = "vicrl"
+    config_type = Config
+    outputs = 2
 
-    return sampled
+    def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
+        learner = data.learner
+        old = round(config.replay_share * len(learner)) if len(state.replay) else 0
+        if old:
+            rows = state.replay.reshape(-1, state.replay.shape[-1])
+            past = state.inputs.scaled(rows[rng.integers(len(rows), size=old)])
+            learner = np.concatenate([learner[rng.permutation(len(learner))[old:]], past])
+        orders = constraint_net.orders(
+            rng, len(data.expert), len(learner), config.constraint_batch, config.backward_steps
+        )
+        net, opt_state, info = descend(
+            state.params,
+            state.opt_state,
+            jax.random.key(int(rng.integers(2**31))),
+            (data.expert, learner),
+            orders,
+            Hyper(config.lr_constraint * config.anneal**state.iteration, config.delta, *config.prior),
+        )
+        return net, opt_state, {key: float(value) for key, value in info.items()}
+
+    def cost_of(self, state: State, config: Config) -> LearnedCost:
+        unit = constraint_net.unit_of(state, config)
+        return constraint_net.to_cost(state.params, state.inputs, config.at, head="beta", unit=unit)
+
+    def charged(self, config: Config, state: State, rng: np.random.Generator) -> CostFunction:
+        """The mean cost, or a sample of the posterior."""
+        if config.cost == "mean":
+            return self.cost_of(state, config).of_steps
+        noise = np.random.default_rng(int(rng.integers(2**63)))
+
+        def sampled(obs: Any, act: Any, next_obs: Any) -> Any:
+            rows = state.inputs.rows(next_obs if config.at == "next" else obs, act)
+            a, b = (np.asarray(x, np.float64) for x in _parameters(state.params, state.inputs.scaled(rows)))
+            return noise.beta(b, a)  # 1 - x ~ Beta(b, a)
+
+        return sampled
+
+    def check_settings(self, config: Config) -> None:
+        super().check_settings(config)
+        if config.cost not in ("sample", "mean"):
+            raise UserError(f"cost is sample or mean, not {config.cost!r}")
+        if not min(config.prior) > 0:
+            raise UserError(f"the parameters of the prior are positive, not {config.prior}")
+        agent.check_ranges(config, ("delta",), 0)
+        if not 0 <= config.replay_share < 1:
+            raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
 
 
-RULE = loop.Rule("vicrl", _step, cost_of, outputs=2, charged=_charged)
-learn = partial(loop.learn, RULE)
-run = partial(trainer.run, loop.method(RULE))
-
-
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    loop.check(config)
-    if config.cost not in ("sample", "mean"):
-        raise UserError(f"cost is sample or mean, not {config.cost!r}")
-    if not min(config.prior) > 0:
-        raise UserError(f"the parameters of the prior are positive, not {config.prior}")
-    if not config.delta >= 0:
-        raise UserError(f"delta cannot be negative, it is {config.delta}")
-    if not 0 <= config.replay_share < 1:
-        raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
-    trainer.check(env_id, env_kwargs, config)
+METHOD = VICRL()
+learn, train, check = METHOD.learn, METHOD.train, METHOD.check
+cost_of, policy_of = METHOD.cost_of, METHOD.policy_of

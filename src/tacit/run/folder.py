@@ -36,6 +36,7 @@ import numpy as np
 from tacit.errors import UserError
 from tacit.run import storage
 from tacit.run.lock import RunInUse, acquire, in_use, release
+from tacit.run.naming import UNCHANGED, History, identity, run_name
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -58,6 +59,8 @@ class Run:
         self.config = config
         self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
         """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.run.sinks`."""
+        self.history: History = UNCHANGED
+        """How the settings of its method have changed; whoever trains in the folder says."""
         self._lock: BinaryIO | None = None
 
     def __repr__(self) -> str:
@@ -77,10 +80,12 @@ class Run:
         config: Mapping[str, Any],
         demos: Mapping[str, Any] | None = None,
         command: str | None = None,
+        history: History = UNCHANGED,
     ) -> Run:
         """The folder for these settings under `root`: a new one, or the existing one when it was started before.
 
         `demos` is {"path": ..., "sha256": ...}; the path is for the reader, the hash decides about the folder's name.
+        `history` says how the method's settings have changed since earlier runs (see `tacit.run.naming`).
         """
         settings = {
             "schema": SCHEMA,
@@ -91,7 +96,7 @@ class Run:
             "config": dict(config),
             "demos": None if demos is None else dict(demos),
         }
-        path = Path(root) / run_name(settings)
+        path = Path(root) / run_name(settings, history)
         if not (path / "config.json").exists():
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -106,7 +111,8 @@ class Run:
             finally:
                 release(path / ".lock", lock)
         run = cls.open(path)
-        if _identity(run.config) != _identity(settings):
+        run.history = history
+        if identity(run.config, history) != identity(settings, history):
             raise UserError(
                 f"{path}/config.json was changed after the run had started; move that folder away and start again"
             )
@@ -220,7 +226,12 @@ class Run:
         for log in _LOGS:
             storage.sync(self.path / log)
             lines[log] = storage.count_jsonl(self.path / log)
-        header = {"step": int(step), "lines": lines, "metadata": dict(metadata or {}), "run": run_name(self.config)}
+        header = {
+            "step": int(step),
+            "lines": lines,
+            "metadata": dict(metadata or {}),
+            "run": run_name(self.config, self.history),
+        }
         storage.save_arrays(self._checkpoint_file(step), arrays, header)
         for old in self._checkpoint_files()[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
@@ -239,7 +250,7 @@ class Run:
             except UserError as error:
                 warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
                 continue
-            own = run_name(self.config)
+            own = run_name(self.config, self.history)
             if header.get("run", own) != own:
                 raise UserError(
                     f"{file} is a checkpoint of another run, {header['run']}: remove it or put it back there"
@@ -312,39 +323,7 @@ class Run:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Names
-
-
-def run_name(settings: Mapping[str, Any]) -> str:
-    """`ALGO-ENVIRONMENT-sSEED-HASH`: readable, and different whenever a setting differs."""
-    env = settings["env"].rsplit("/", 1)[-1]
-    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"-v\d+$", "", env).lower()).strip("-")
-    digest = storage.sha256_of_bytes(storage.to_json(_identity(settings), sort_keys=True).encode())
-    return f"{settings['algo']}-{slug}-s{settings['seed']}-{digest[:8]}"
-
-
-ADDED = {"absorbing_quantile": 0.9}
-"""Settings that came later, with what was done before there were any: at that, they are not part of a run's name."""
-
-
-def _revision(settings: Mapping[str, Any]) -> int:
-    """2 where the same settings mean something else today: runs from before are not taken for runs of today.
-
-    A clone is held still until the critics know it; the scale of rewards of mce with one critic follows the cost.
-    """
-    config = settings["config"]
-    mixed = settings["algo"] == "mce" and config.get("critics") == "single"
-    return 2 if config.get("start") == "clone" or mixed else 1
-
-
-def _identity(settings: Mapping[str, Any]) -> Any:
-    """What makes two runs the same run, in the form in which it is read back from disk."""
-    demos = settings["demos"]
-    identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
-    identity["config"] = {key: value for key, value in settings["config"].items() if ADDED.get(key) != value}
-    if (revision := _revision(settings)) > 1:
-        identity["revision"] = revision
-    return storage.from_json(storage.to_json(identity))
+# Checks of what was read
 
 
 def _sound_demos(demos: Any) -> bool:

@@ -1,0 +1,48 @@
+"""Names of run folders, made from the settings; and how the settings of a method have changed since earlier runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.run import storage
+
+
+@dataclass(frozen=True)
+class History:
+    """How the settings of a method have changed, so that names of earlier runs stay what they are."""
+
+    added: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that came later, with what was done before: at that value they are not part of a name."""
+    retired: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """Settings that are gone: (the only value that worked, why it is gone). They are still part of a name."""
+    revision: Callable[[Mapping[str, Any]], int] = lambda config: 1
+    """2 or more where the same settings mean something else today: earlier runs are not taken for runs of today."""
+
+
+UNCHANGED = History()
+
+
+def run_name(settings: Mapping[str, Any], history: History = UNCHANGED) -> str:
+    """`ALGO-ENVIRONMENT-sSEED-HASH`: readable, and different whenever a setting differs."""
+    env = settings["env"].rsplit("/", 1)[-1]
+    digest = storage.sha256_of_bytes(storage.to_json(identity(settings, history), sort_keys=True).encode())
+    algo = _slug(settings["algo"]) if ":" in settings["algo"] else settings["algo"]
+    return f"{algo}-{_slug(re.sub(r'-v[0-9]+$', '', env))}-s{settings['seed']}-{digest[:8]}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def identity(settings: Mapping[str, Any], history: History) -> Any:
+    """What makes two runs the same run, in the form in which it is read back from disk."""
+    demos = settings["demos"]
+    config = {name: value for name, (value, _) in history.retired.items()} | dict(settings["config"])
+    identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
+    identity["config"] = {key: value for key, value in config.items() if history.added.get(key, config) != value}
+    if (revision := history.revision(config)) > 1:
+        identity["revision"] = revision
+    return storage.from_json(storage.to_json(identity))
