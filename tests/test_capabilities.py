@@ -174,6 +174,22 @@ def test_demonstrations_know_the_horizon_and_the_rule(kettle: str) -> None:
     np.testing.assert_array_equal(rule_of(env)(data.observations), data.observations[:, 0] > 0.75)
 
 
+def test_an_environment_of_an_entry_point_is_learned_in_and_evaluated_by_its_id(
+    kettle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    demos.save(demos.collect(registry.make_vec(kettle, 2), heat_up, 6, seed=0), "kettle.npz")
+    learn = ["learn", "bc", kettle, "--demos", "kettle.npz", "--steps", "10", "--eval-episodes", "2"]
+    assert main(learn) == 0, capsys.readouterr().err
+    (run,) = Path("runs").iterdir()
+    capsys.readouterr()
+    # As in a new process, where nobody has loaded the entry point yet.
+    gym.registry.pop(kettle)
+    families._plugins.clear()
+    assert main(["eval", str(run), "--episodes", "3"]) == 0
+    assert "This kettle is simulated." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("limit", [None, 7])
 def test_copies_of_an_environment_that_sets_its_state_resume_bit_by_bit(kettle: str, limit: int | None) -> None:
     from tacit.policy import Policy

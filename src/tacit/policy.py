@@ -1,4 +1,4 @@
-"""A trained policy as an artefact: arrays in, actions out, NumPy only.
+"""A trained policy: arrays in, actions out, NumPy only.
 
     policy = Policy.from_arrays(*storage.load_arrays("policy.safetensors"))
     action = policy.act(obs, rng)                        # one observation or a batch of them
@@ -33,7 +33,7 @@ _MATCHED = ("n_states", "n_actions", "low", "high", "obs_size")
 
 @dataclass(frozen=True)
 class Interface:
-    """What goes into a policy and what comes out of it, with the conversions between the environment and the networks.
+    """Inputs and outputs of a policy, and the conversions between environment and networks.
 
     Observations become float32 vectors of length `obs_size` (a Discrete observation becomes one-hot). In a Box action
     space the policy works in coordinates where the box is [-1, 1] (`scaled`), or in the box's own.
@@ -48,12 +48,12 @@ class Interface:
     """Number of discrete actions; 0 for a Box."""
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    """Box of the actions."""
+    """Bounds of the actions."""
     scaled: bool = True
 
     @classmethod
     def of(cls, observation_space: Space[Any], action_space: Space[Any], *, scaled: bool = True) -> Interface:
-        """From the spaces of one environment (not of a vector of them)."""
+        """The interface to a single environment with these spaces."""
         from gymnasium.spaces import Box, Discrete
 
         if isinstance(observation_space, Discrete) and observation_space.start == 0:
@@ -238,7 +238,7 @@ class Policy:
 
 
 def interface_from(fields: Mapping[str, Any]) -> Interface:
-    """The Interface whose fields a JSON file holds; UserError when they are not those of one."""
+    """The Interface whose fields a JSON file holds. UserError if they do not describe one."""
     try:
         low, high = (tuple(float(bound) for bound in fields[name]) for name in ("low", "high"))
         interface = Interface(**{**fields, "low": low, "high": high})
@@ -254,5 +254,5 @@ def interface_from(fields: Mapping[str, Any]) -> Interface:
         and all(a <= b for a, b in zip(low, high, strict=True))
     )
     if not sound:
-        raise UserError("the description of observations and actions in this file makes no sense: it is damaged")
+        raise UserError("the description of observations and actions in this file contradicts itself: it is damaged")
     return interface

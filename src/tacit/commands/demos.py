@@ -96,8 +96,8 @@ def validate(
 
     Args:
         file: Demonstration file.
-        env: Environment. The default is the one that the file names.
-        options: Options of the environment. The default is those in the file.
+        env: Environment. If left out, the one that the file names.
+        options: Options of the environment. If left out, those in the file.
         json: Print the problems as JSON.
     """
     demos = demonstrations.load(file)
@@ -165,7 +165,7 @@ def import_(
         source: log.csv, arrays.npz or minari:DATASET.
         env: Environment that the data come from. With it every step is checked before anything is written.
         option: Options of that environment.
-        out: File to write, something.npz. The default is named after the source.
+        out: File to write, something.npz. If left out, it is named after the source.
         drop_unfinished: Drop last actions of a table whose outcome was not recorded.
         json: Print the file's card as JSON.
     """

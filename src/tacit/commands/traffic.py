@@ -50,9 +50,9 @@ def show(
     """Show what a recording holds, and write a picture or film of it.
 
     Args:
-        file: Recording, or a folder to list. The default lists the recordings that come with the package.
+        file: Recording, or a folder to list. If left out, the recordings of the package are listed.
         picture: Write a picture, something.png.
-        second: Time of the picture and start of the film. The default is 60, or the middle of a short recording.
+        second: Time of the picture and start of the film. If left out, 60, or the middle of a short recording.
         film: Write a film, something.mp4 or .gif.
         seconds: Length of the film.
         json: Print JSON.
@@ -100,7 +100,7 @@ def export(
     Args:
         file: Recording.
         out: Folder to write to.
-        name: Start of the file names: NAME_tracks.csv, NAME_tracksMeta.csv, NAME_recordingMeta.csv. The default is the
+        name: Start of the file names: NAME_tracks.csv, NAME_tracksMeta.csv, NAME_recordingMeta.csv. If left out, the
             name of the recording.
         compression: gz, xz, or nothing.
         json: Print JSON.
@@ -120,7 +120,7 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
     The recordings of the package must also be within the accepted ranges. Another road may have other numbers.
 
     Args:
-        files: Recordings. The default is those of the package that resemble the road of the published numbers.
+        files: Recordings. If left out, those of the package that resemble the road of the published numbers.
         json: Print JSON.
     """
     recordings = [_load(file) for file in files] or [compact.load(path) for path in compact.shipped()]

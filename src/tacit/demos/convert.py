@@ -1,4 +1,4 @@
-"""Demonstrations from and to other files: CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
+"""Convert demonstrations from and to CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def convert(
 def read_any(
     source: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
 ) -> Demonstrations:
-    """Demonstrations from a .csv table, .npz arrays, a demonstration file, or (minari:ID) a Minari dataset."""
+    """Read a .csv table, .npz arrays, a demonstration file, or (minari:ID) a Minari dataset."""
     kind = Path(source).suffix.lower()
     if os.fspath(source).startswith("minari:"):
         from tacit.interop.minari import from_minari
@@ -64,7 +64,7 @@ def read_any(
         return load(source)
     if kind in (".pkl", ".pickle", ".p"):
         raise UserError(
-            f"{os.fspath(source)!r} is a pickle, which can run code: `tacit demos from-pickle` does not let it"
+            f"{os.fspath(source)!r} is a pickle, which can run code; `tacit demos from-pickle` reads it without"
         )
     raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
 
@@ -88,7 +88,7 @@ def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Map
 
 
 def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None) -> Demonstrations:
-    """A demonstration file, or arrays written with numpy.savez under the same names and without a card."""
+    """Read a demonstration file, or arrays written with numpy.savez under the same names and without a card."""
     arrays, own = read_npz(path)
     if own is not None:
         demos = load(path)
@@ -105,9 +105,9 @@ def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = N
 def from_csv(
     path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
 ) -> Demonstrations:
-    """A table with the columns episode, step, obs_*, act_*, reward, terminated and (optional) cost.
+    """Read a table with the columns episode, step, obs_*, act_*, reward, terminated and (optional) cost.
 
-    One row an observation: the last row of an episode has an observation but no action, reward or cost. If the last
+    One row per observation: the last row of an episode has an observation but no action, reward or cost. If the last
     observations were never recorded, `drop_unfinished` drops the actions whose outcome is unknown.
     """
     text = _decode(path)
@@ -223,7 +223,7 @@ class _Columns:
 
 
 def to_csv(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
-    """The same table, with every digit of the numbers; the card is not part of it. Atomic."""
+    """Write the table of `from_csv`, with every digit. The card is not part of it."""
     if demos.observations.ndim > 2 or demos.actions.ndim > 2:
         raise UserError("only flat observations and actions fit into a table")
     size = demos.observations[0].size

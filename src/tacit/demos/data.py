@@ -27,7 +27,7 @@ schema, statistics, sha256    in a file: its version, `Statistics`, and the hash
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
 FEW_DEMONSTRATIONS = 5
-"""With fewer, what they leave out by chance looks forbidden."""
+"""With fewer, what they avoid by chance looks forbidden."""
 
 
 class Statistics(TypedDict):
@@ -202,7 +202,7 @@ class Demonstrations:
         return from_trajectories([self[int(i)] for i in np.atleast_1d(indices)], self.card)
 
     def first(self, count: int) -> Demonstrations:
-        """The first so many trajectories; all of them for 0, and if there are no more."""
+        """The first `count` trajectories; all of them for 0, or if there are fewer."""
         return self.subset(np.arange(count)) if 0 < count < len(self) else self
 
     # -- content ------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _array(name: str, value: Any, kinds: str, dtype: Any) -> np.ndarray:
 
 
 def from_trajectories(trajectories: Sequence[Trajectory], card: Mapping[str, Any] | None = None) -> Demonstrations:
-    """Trajectories put end to end. True costs are kept only if every trajectory has them."""
+    """Put trajectories end to end. True costs are kept only if every trajectory has them."""
     if not trajectories:
         raise UserError("there are no demonstrations: at least one trajectory is needed")
     costs = [t.costs for t in trajectories if t.costs is not None]
@@ -293,7 +293,7 @@ def make_card(
     seed: int | None = None,
     **more: Any,
 ) -> Card:
-    """A card with the usual entries and the versions of what made them; `more` may hold anything that JSON can."""
+    """A card with the usual entries and the versions of the packages; `more` may hold anything that JSON can."""
     return {
         "env": env,
         "env_kwargs": dict(env_kwargs or {}),

@@ -1,4 +1,4 @@
-"""The demonstration file: a zip of NumPy arrays and a JSON card, readable with `numpy.load`; no pickles.
+"""Read and write demonstration files: a zip of NumPy arrays and a JSON card, readable with `numpy.load`.
 
 A reader must not trust the file. Sizes are checked before anything is allocated, types before anything is interpreted,
 and the hash last, so that a damaged or hostile file ends in one sentence and nothing else.
@@ -51,7 +51,7 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonstrations:
-    """Read a demonstration file; UserError naming it when it is missing, damaged, altered or not one at all.
+    """Read a demonstration file. A UserError names it when it is missing, damaged or altered.
 
     A family of environments may have a file format of its own (`tacit.envs.families`).
     """
@@ -76,7 +76,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
 
 
 def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Card) -> Demonstrations:
-    """Demonstrations from named arrays; UserError naming the file when something is missing or does not fit."""
+    """Demonstrations from named arrays. A UserError names the file when something is missing or does not fit."""
     missing = [name for name in ARRAYS if name != "costs" and name not in arrays]
     if missing:
         raise UserError(
@@ -144,8 +144,7 @@ def _checked_members(
     total, stored = (sum(getattr(info, key) for info in members.values()) for key in ("file_size", "compress_size"))
     if total > may_unpack(stored, max_bytes) and total <= max_bytes:
         raise UserError(
-            f"{path} unpacks from {stored} to {total} bytes, more than {GROWTH} times as many: it is not what it seems "
-            "and was not read"
+            f"{path} unpacks from {stored} to {total} bytes, more than {GROWTH} times as many; it was not read"
         )
     if total > max_bytes:
         raise UserError(

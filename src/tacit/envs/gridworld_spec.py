@@ -40,10 +40,10 @@ REWARDS = {
 
 @dataclass(frozen=True)
 class GridworldSpec:
-    """A gridworld. States are the cells that are no wall, numbered row by row; the goal is one of them."""
+    """A gridworld. Its states are the cells that are not walls, numbered row by row, the goal among them."""
 
     rows: tuple[str, ...]
-    """The map, one string a row; see `tacit.envs.gridworld_map`."""
+    """The map, one string per row; see `tacit.envs.gridworld_map`."""
     moves: int = 4
     """4 (right, left, down, up) or 8 (and the diagonals)."""
     slip: float = 0.1
@@ -51,11 +51,11 @@ class GridworldSpec:
     slip_rule: str = "paper"
     """"paper", or "liu": impossible moves dropped, the rest renormalised (slip = 1 - their transition_prob)."""
     reward: str = "paper"
-    """"paper": -1 a step, +1 for reaching the goal; "liu": 0 and 1."""
+    """"paper": -1 per step, +1 for reaching the goal; "liu": 0 and 1."""
     horizon: int = 200
     """Steps after which an episode is truncated."""
     discount: float = 0.99
-    """Of the exact model."""
+    """Discount factor of the exact model."""
     name: str = field(default="custom", compare=False)
     description: str = field(default="", compare=False)
 
@@ -242,7 +242,7 @@ class GridworldSpec:
         )
 
     def to_tabular(self, demos: Demonstrations) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Demonstrations as integer pairs (states (T+1,), actions (T,)); UserError if they do not fit."""
+        """Demonstrations as integer pairs (states (T+1,), actions (T,)). UserError if they do not fit."""
         from tacit.demos import validate
 
         validate(demos, self)

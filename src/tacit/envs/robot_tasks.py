@@ -1,7 +1,7 @@
 """The seven robot tasks as data: model, observation, reward, termination, constraint, reset.
 
-One frozen `Task` a robot. The single environment (`robots.py`) and the batched one (`mujoco_vector.py`) both read it,
-so that there is one place where a reward is written. All functions are vectorised: they take arrays with one row a
+One frozen `Task` per robot. The single environment (`robots.py`) and the batched one (`mujoco_vector.py`) both read it,
+so that there is one place where a reward is written. All functions are vectorised: they take arrays with one row per
 copy. Positions are joint positions (qpos) after the step; actions are the ones applied, that is clipped to the box (and
 with the dead motors at zero). Nothing here needs MuJoCo, so the tasks can be listed where it is not installed.
 """
@@ -36,7 +36,7 @@ class Task:
     """XML file among Gymnasium's MuJoCo assets, or (Point) among our own."""
     frame_skip: int
     dt: float
-    """Seconds a step: frame_skip times the model's time step."""
+    """Seconds per step: frame_skip times the model's time step."""
     horizon: int
     position_names: tuple[str, ...]
     velocity_names: tuple[str, ...]
@@ -131,11 +131,11 @@ class Task:
 
 
 def find_task(name: str) -> Task:
-    """The task of that name; an unknown name is refused with the nearest one suggested."""
+    """The task of that name. The error for an unknown name suggests the nearest one."""
     if name in TASKS:
         return TASKS[name]
-    near = difflib.get_close_matches(str(name).lower(), [known.lower() for known in TASKS], n=1, cutoff=0.4)
-    hint = f" Did you mean {next(known for known in TASKS if known.lower() == near[0])!r}?" if near else ""
+    near = difflib.get_close_matches(str(name).lower(), [task.lower() for task in TASKS], n=1, cutoff=0.4)
+    hint = f" Did you mean {next(task for task in TASKS if task.lower() == near[0])!r}?" if near else ""
     raise UserError(f"there is no robot task {name!r}.{hint} The tasks are {', '.join(TASKS)}.")
 
 

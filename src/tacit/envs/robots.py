@@ -118,7 +118,7 @@ class RobotEnv(gym.Env[Any, Any]):
 
     @property
     def dt(self) -> float:
-        """Seconds a step."""
+        """Seconds per step."""
         return float(self.model.opt.timestep * self.frame_skip)
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Array, Info]:

@@ -1,4 +1,4 @@
-"""A learned cost around an environment: told, charged, stopped at, or kept to.
+"""Wrap an environment with a learned cost: report it, charge it, stop at it, or keep to it.
 
     env = CostWrapper(env, cost)                               info["cost"] after every step
     env = CostWrapper(env, cost, penalty=10.0, terminate=True) reward - 10 cost; a step above the threshold ends
@@ -35,7 +35,7 @@ Predict = Callable[[Any, Array], Array]
 
 
 def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
-    """The cost with its inputs where this environment has them; UserError if it does not fit."""
+    """The cost with its inputs in the columns of this environment. UserError if it does not fit."""
     space, actions = _spaces(env)
     names = feature_names(env, declared=True)
     derived = feature_names(env) if names is None else None
@@ -46,13 +46,15 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
     if cost.inputs.act_size:
         size = int(actions.n) if isinstance(actions, gym.spaces.Discrete) else gym.spaces.flatdim(actions)
         if size != cost.inputs.act_size:
-            raise UserError(f"the cost reads actions of {cost.inputs.act_size} numbers, the environment's have {size}")
+            raise UserError(
+                f"the cost reads actions of {cost.inputs.act_size} numbers, those of the environment have {size}"
+            )
     if names is not None and not isinstance(space, gym.spaces.Discrete):
         return cost.of_names(names)
     if gym.spaces.flatdim(space) != cost.inputs.obs_size:
         raise UserError(
-            f"the cost reads observations of {cost.inputs.obs_size} numbers ({', '.join(cost.names[:6])}, ...), the "
-            f"environment's have {gym.spaces.flatdim(space)} and no names; give it feature_names, or another cost"
+            f"the cost reads observations of {cost.inputs.obs_size} numbers ({', '.join(cost.names[:6])}, ...), those "
+            f"of the environment have {gym.spaces.flatdim(space)} and no names; give it feature_names, or another cost"
         )
     return cost
 
@@ -77,13 +79,13 @@ def _threshold(cost: Cost, given: float | None, why: str) -> float:
 
 
 class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds info["cost"], the learned cost of each step (that of the environment itself is "true_cost").
+    """Add info["cost"], the learned cost of each step. The environment's own becomes info["true_cost"].
 
     Args:
         env: the environment.
         cost: a learned cost.
-        penalty: subtracted from the reward for each unit of cost. A cost of Tacit is in units of `cost.unit` of reward:
-            `penalty=cost.unit` is what the policy of its run was charged.
+        penalty: subtracted from the reward per unit of cost. `penalty=cost.unit` is what the policy of the run was
+            charged.
         terminate: end the episode when a step costs more than the threshold (info["forbidden"] says so).
         threshold: instead of the cost's own.
     """
@@ -117,7 +119,7 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         about = obs if self.cost.at == "next" else self._before
         value = float(self.cost(_flat(space, about), action if self.cost.reads_actions else None))
         self._before = obs
-        info = _told(info, value)
+        info = _with_cost(info, value)
         if self.threshold is not None:
             info["forbidden"] = value > self.threshold
             terminated = bool(terminated or (self.terminate and info["forbidden"]))
@@ -129,12 +131,12 @@ def _hidden(info: Info) -> Info:
     return {{"cost": "true_cost", "_cost": "_true_cost"}.get(key, key): entry for key, entry in info.items()}
 
 
-def _told(info: Info, value: Any) -> Info:
+def _with_cost(info: Info, value: Any) -> Info:
     return {**_hidden(info), "cost": value}
 
 
 class VectorCostWrapper(VectorWrapper):
-    """`CostWrapper` for vector environments, without termination: copies reset themselves, and nobody else can.
+    """`CostWrapper` for vector environments. It cannot end episodes, because the copies reset themselves.
 
     info["cost"] is (N,). In a step in which a copy has begun anew it is the cost of the step that ended its episode
     (from info["final_obs"]); if the environment has an info["final_info"], that holds it, too, and "_cost" is False.
@@ -184,9 +186,9 @@ class VectorCostWrapper(VectorWrapper):
         value = np.where(self._resetting, 0.0, value)
         self._resetting = ended if self._mode == AutoresetMode.NEXT_STEP.value else np.zeros_like(ended)
         self._before = rows
-        info = _told(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
+        info = _with_cost(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
         if isinstance(info.get("final_info"), dict):  # where the last step of an episode is read from
-            info["final_info"] = _told(info["final_info"], value) | {"_cost": ended.copy()}
+            info["final_info"] = _with_cost(info["final_info"], value) | {"_cost": ended.copy()}
             info["_cost"] = ~ended
         if self.threshold is not None:
             info |= {"forbidden": value > self.threshold, "_forbidden": np.ones(self.num_envs, dtype=bool)}
@@ -194,7 +196,7 @@ class VectorCostWrapper(VectorWrapper):
 
 
 class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Replaces an action whose learned cost would exceed the threshold, and counts how often.
+    """Replace actions whose learned cost would exceed the threshold, and count how often.
 
     A cost that reads actions (at "current") judges an action directly. A cost of the state that a step reaches (at
     "next") needs to know what an action leads to: `predict(obs, actions)`, a model; without one it is refused, because
@@ -311,7 +313,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def simulate(env: gym.Env[Any, Any]) -> Predict:
-    """A model for `ShieldWrapper`: each action is tried on another copy of the environment, put where this one stands.
+    """A model for `ShieldWrapper` that tries each action on a copy of the environment in the same state.
 
     MuJoCo environments are put there by positions and velocities, and draw noise of their own. Others are put there by
     their state if they can set it (`capabilities`), or else copied whole, the random generator included: where there

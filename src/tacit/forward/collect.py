@@ -1,6 +1,6 @@
 """Rollouts: N copies of an environment stepped T times with the current policy, in NumPy.
 
-One JAX call a step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
+One JAX call per step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
 computed later, in one batch. Environments are Gymnasium vector environments that reset a finished copy within the same
 step (AutoresetMode.SAME_STEP). One that offers `step_arrays(actions) -> (obs, reward, cost, terminated, truncated,
 final_obs)` is stepped through it; one that offers `get_state()`/`set_state()` resumes bit by bit.
@@ -55,7 +55,7 @@ class Rollout:
         return int(self.done.size)
 
     def flat(self) -> tuple[Array, Array, Array]:
-        """(obs, sent, next_obs) with one row a sample: the arguments of a learned cost."""
+        """(obs, sent, next_obs) with one row per sample: the arguments of a learned cost."""
         return tuple(x.reshape(-1, *x.shape[2:]) for x in (self.obs, self.sent, self.next_obs))  # type: ignore[return-value]
 
 
@@ -74,7 +74,7 @@ class Carry:
 
 
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
-    """The policy's view of the environment; UserError if a policy of ours cannot run in it."""
+    """The policy's view of the environment. UserError if no policy can run in it."""
     if not resets_same_step(env):
         raise UserError(
             "the vector environment must reset its copies within the same step, its mode is"
@@ -116,7 +116,7 @@ def _state_of(env: VectorEnv) -> dict[str, Array] | None:
 def collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
-    """T = n_steps steps of all environments. RunFailed if the environment raises or returns what is not finite."""
+    """Step all environments T = n_steps times. RunFailed if one raises, or returns what is not finite."""
     interface, n = policy.interface, env.num_envs
     noise = policy.noise(rng, (n_steps, n))
     obs = np.empty((n_steps, n, interface.obs_size), np.float32)
@@ -153,7 +153,7 @@ def collect(
 
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
-    """RunFailed that names the first thing of a rollout that is not finite: the rest may follow from it."""
+    """RunFailed if something in a rollout is not finite. It names the first, which the rest may follow from."""
     failures = []
     for order, (name, array) in enumerate(
         (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
@@ -221,7 +221,7 @@ def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array
 
 
 def metrics(rollout: Rollout, carry: Carry, steps: int) -> dict[str, float]:
-    """Averages over the rollout, and over the last finished episodes once there are any."""
+    """Averages over the rollout, and over the last finished episodes if there are any."""
     out = {"time/total_steps": float(steps), "rollout/rew_mean": float(rollout.rew.mean())}
     if rollout.cost is not None:
         out["rollout/cost_mean"] = float(rollout.cost.mean())

@@ -1,4 +1,4 @@
-"""Policies and costs as ONNX graphs, for whatever runs them: complete with scaling and clipping, and checked.
+"""Export policies and costs as ONNX graphs, with scaling and clipping built in, and check them.
 
     onnx.save(policy_graph(policy), "policy.onnx")
     export(run, "deploy/")                              policy.onnx, cost.onnx, map.onnx: what the run has
@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 import tacit
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
-from tacit.errors import UserError
-from tacit.interop import TOLERANCE, require_equal
+from tacit.interop import TOLERANCE, difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 OPSET = 18
 IR_VERSION = 9
-"""Old enough for every runtime of the last years."""
+"""Old enough for every current runtime."""
 
 
 class _Graph:
@@ -192,21 +191,15 @@ def _features(g: _Graph, cost: LearnedCost, z: str) -> str:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{file: largest difference}: what the run has, as ONNX files, each compared with the original in onnxruntime.
+    """Write the models of a run as ONNX files. Returns {file: largest difference from the original}.
 
     RunFailed if one differs by more than TOLERANCE; nothing is written then.
     """
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(
-            f"{run.path} is an exact run, whose policy and cost are tables and not networks: read them from "
-            f"{run.path / 'model'} (docs/run-folder.md)"
-        )
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     obs = None
     if (run.path / "demos.npz").exists():
-        seen = run.demonstrations().observations
-        obs = policy.interface.encode(seen[:: max(1, len(seen) // 1000)])
+        observations = run.demonstrations().observations
+        obs = policy.interface.encode(observations[:: max(1, len(observations) // 1000)])
     graphs: dict[str, tuple[ModelProto, float]] = {}
     graph = policy_graph(policy)
     graphs["policy.onnx"] = graph, policy_difference(graph, policy, obs)
@@ -216,7 +209,7 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
             assert isinstance(cost, LearnedCost)
             graph = cost_graph(cost)
             graphs[f"{name}.onnx"] = graph, cost_difference(graph, cost, obs)
-    differences = {name: difference for name, (_, difference) in graphs.items()}
+    differences = {name: largest for name, (_, largest) in graphs.items()}
     require_equal(differences)
     for name, (graph, _) in graphs.items():
         storage.atomic_write_bytes(Path(folder) / name, graph.SerializeToString(deterministic=True))
@@ -227,8 +220,8 @@ def _samples(size: int, centre: NDArray[Any], scale: NDArray[Any], obs: NDArray[
     """Inputs for a comparison: what was seen, and 500 from narrow to far beyond any clip."""
     rng = np.random.default_rng(0)
     spread = np.exp(rng.uniform(-2, 5, (500, 1)))
-    drawn = (centre + scale * spread * rng.standard_normal((500, size))).astype(np.float32)
-    return drawn if obs is None or obs.shape[-1] != size else np.concatenate([obs.astype(np.float32), drawn])
+    samples = (centre + scale * spread * rng.standard_normal((500, size))).astype(np.float32)
+    return samples if obs is None or obs.shape[-1] != size else np.concatenate([obs.astype(np.float32), samples])
 
 
 def policy_difference(graph: ModelProto, policy: Policy, obs: NDArray[Any] | None = None) -> float:
@@ -245,8 +238,8 @@ def policy_difference(graph: ModelProto, policy: Policy, obs: NDArray[Any] | Non
         clear = sure[:, -1] - sure[:, -2] > TOLERANCE if interface.n_actions > 1 else np.ones(len(head), bool)
         if (outputs["action"] != head.argmax(-1))[clear].any():
             return math.inf
-        return _difference(outputs["logits"], head)
-    return _difference(outputs["action"], policy.act(given, np.random.default_rng(0), deterministic=True))
+        return difference(outputs["logits"], head)
+    return difference(outputs["action"], policy.act(given, np.random.default_rng(0), deterministic=True))
 
 
 def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | None = None) -> float:
@@ -260,11 +253,7 @@ def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | No
     elif inputs.act_size:
         given["act"] = _samples(inputs.act_size, centre[inputs.obs_size :], scale[inputs.obs_size :], None)
         given["act"] = np.resize(given["act"], (len(given["obs"]), inputs.act_size))
-    return _difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
-
-
-def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
-    return float((np.abs(ours.astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())
+    return difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
 
 
 def run_graph(graph: ModelProto | bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Stable-Baselines3: its agents as experts here, our policies as its models, and learned costs around its training.
+"""Exchange with Stable-Baselines3: its agents as experts, our policies as its models, learned costs in its training.
 
     data = demonstrations(model, "HalfCheetah-v5", 20, seed=0, normalize="vecnormalize.pkl")
     model = to_sb3(policy)                              a PPO model that takes the environment's own observations
@@ -32,7 +32,7 @@ from tacit.demos import Demonstrations, collect
 from tacit.demos.data import Card
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.interop import require_equal
+from tacit.interop import difference, network_policy, require_equal
 from tacit.interop.torch import Normalise
 from tacit.policy import Interface, Policy
 from tacit.run import storage
@@ -57,7 +57,7 @@ def as_policy(model: Any, normalize: Any = None, *, deterministic: bool = False)
     environment if it has one. Draws come from the generator alone: torch's global one is left as it was.
     """
     if any("lstm" in name for name, _ in model.policy.named_modules()):
-        raise UserError("recurrent agents remember what they saw, and this has no place to keep it: use another one")
+        raise UserError("recurrent agents are not supported: nothing here keeps their memory")
     if normalize is None:
         normalize = model.get_vec_normalize_env()
     elif isinstance(normalize, str | os.PathLike):
@@ -92,7 +92,7 @@ def demonstrations(
     copies: int = 8,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
-    """n episodes of an SB3 agent, with the environment's own observations, rewards and (if reported) costs.
+    """Record n episodes of an SB3 agent, with the environment's observations, rewards and (if reported) costs.
 
     env: an id, a Gymnasium vector environment, or a function that makes one environment (no reward wrappers, unless
     their rewards are what you mean). For `normalize` see `as_policy`.
@@ -139,7 +139,7 @@ class Normalised(BaseFeaturesExtractor):
 
 
 class _Spaces(gym.Env[Any, Any]):
-    """Something with spaces, for models that are made without an environment."""
+    """Spaces without an environment, to make a model with."""
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -210,14 +210,11 @@ def log_prob(model: Any, obs: Any, act: Any) -> NDArray[Any]:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{"policy.zip": largest difference of log-probabilities}: the run's policy as an SB3 model.
+    """Write the policy of a run as an SB3 model. Returns {"policy.zip": largest difference of log-probabilities}.
 
     RunFailed if they differ by more than TOLERANCE, relative to 1 + |value|; nothing is written then.
     """
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(f"{run.path} is an exact run, whose policy is a table and not a network")
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     model = to_sb3(policy)
     interface, rng = policy.interface, np.random.default_rng(0)
     if interface.n_states:
@@ -227,9 +224,7 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
             np.float32
         )
     act = policy.act(obs, rng)
-    expected = policy.log_prob(obs, act)
-    gap = np.abs(log_prob(model, obs, act) - expected) / (1.0 + np.abs(expected))
-    differences = {"policy.zip": float(gap.max())}
+    differences = {"policy.zip": difference(log_prob(model, obs, act), policy.log_prob(obs, act))}
     require_equal(differences)
     buffer = io.BytesIO()
     model.save(buffer)

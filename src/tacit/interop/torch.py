@@ -1,4 +1,4 @@
-"""Policies and costs as torch modules with the numbers of the original, scaling and clipping included.
+"""Export policies and costs as torch modules, with scaling and clipping built in.
 
     module = policy_module(policy)          module(obs) -> (mean, std) or logits; module.act(obs) -> the best action
     module = cost_module(cost)              module(rows) -> cost; differentiable, rows are [observation | action]
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
-from tacit.errors import UserError
-from tacit.interop import require_equal
+from tacit.interop import difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -135,24 +134,22 @@ def cost_module(cost: LearnedCost) -> CostModule:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{file: largest difference from the original}: state dicts of the run's policy, cost and map as .safetensors.
+    """Write the models of a run as state dicts. Returns {file: largest difference from the original}.
 
     RunFailed if one differs by more than TOLERANCE; nothing is written then.
     """
     from safetensors.torch import save
 
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(f"{run.path} is an exact run, whose policy and cost are tables and not networks")
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     module = policy_module(policy)
     obs = _spread(policy.obs_mean, policy.obs_scale) if not policy.interface.n_states else np.eye(len(policy.obs_mean))
     head = policy.head(obs.astype(np.float32))
     expected = head if policy.interface.n_actions else policy.interface.box[2] + policy.interface.box[3] * head
     with torch.no_grad():
-        got = module(_tensor(obs))
+        output = module(_tensor(obs))
+    got = output if policy.interface.n_actions else output[0]
     modules: dict[str, tuple[nn.Module, float]] = {}
-    modules["policy.safetensors"] = module, _difference(got if policy.interface.n_actions else got[0], expected)
+    modules["policy.safetensors"] = module, difference(got.numpy(), expected)
     for name in ("cost", "map"):
         if (run.path / "model" / f"{name}.safetensors").exists():
             cost = load_cost(run, name)
@@ -161,8 +158,8 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
             rows[:, list(cost.inputs.columns)] = _spread(cost.inputs.centre, 1.0 / cost.inputs.scale)
             network = cost_module(cost)
             with torch.no_grad():
-                modules[f"{name}.safetensors"] = network, _difference(network(_tensor(rows)), cost.of_rows(rows))
-    differences = {name: difference for name, (_, difference) in modules.items()}
+                modules[f"{name}.safetensors"] = network, difference(network(_tensor(rows)).numpy(), cost.of_rows(rows))
+    differences = {name: largest for name, (_, largest) in modules.items()}
     require_equal(differences)
     for name, (module_, _) in modules.items():
         state = {key: value.contiguous() for key, value in module_.state_dict().items()}
@@ -175,7 +172,3 @@ def _spread(centre: NDArray[Any], inverse: NDArray[Any]) -> NDArray[Any]:
     rng = np.random.default_rng(0)
     far = np.exp(rng.uniform(-2, 5, (500, 1)))
     return (centre + far * rng.standard_normal((500, len(centre))) / inverse).astype(np.float32)
-
-
-def _difference(ours: torch.Tensor, theirs: NDArray[Any]) -> float:
-    return float((np.abs(ours.numpy().astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())

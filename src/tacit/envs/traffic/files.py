@@ -46,28 +46,28 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found: set[Path] = set()
+    recordings: set[Path] = set()
     for file in path.iterdir():
         name = file.name.lower()
         if name.endswith((compact.SUFFIX, ".xml")):
-            found.add(file)
+            recordings.add(file)
         elif (prefix := highd.prefix_of(file)) is not None:
-            found.add(prefix)
-    if not found:
+            recordings.add(prefix)
+    if not recordings:
         raise UserError(f"there is no recording in {path}: expected {FORMS}")
-    return sorted(found)
+    return sorted(recordings)
 
 
 def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
     """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning."""
     recordings = []
-    found = [file for path in paths for file in find(path)]
-    for file in found:
+    files = [file for path in paths for file in find(path)]
+    for file in files:
         try:
             recordings.append(load(file))
         except UserError as error:
             if not skip_bad:
-                hint = " (or leave the file out: --env skip_bad=true)" if len(found) > 1 else ""
+                hint = " (or leave the file out: --env skip_bad=true)" if len(files) > 1 else ""
                 raise UserError(f"{error}{hint}") from None
             warnings.warn(f"left out: {error}", stacklevel=2)
     if not recordings:
