@@ -3,6 +3,7 @@
     python tools/same_results.py main                    commit BASE against the working tree, changes included
     python tools/same_results.py v0.1 HEAD               one commit against another
     python tools/same_results.py main --jobs mce bc2l    only these jobs, and those that they need
+    python tools/same_results.py main --gone NAME ...    settings that only one of the versions has are left out
 
 All jobs of tests/golden_jobs.py (as it is in the working tree) run against the source of each, in a process of their
 own. Then every file that they wrote is compared: models, checkpoints, samples, demonstrations, summaries, metrics. What
@@ -36,6 +37,8 @@ import golden_jobs  # noqa: E402
 WHEN = {"provenance.json", "DONE", ".lock"}
 """Files that only tell when and where."""
 TIMED = {"seconds", "time", "provenance", "versions", "commit", "command", "started", "finished", "date", "created"}
+GONE: set[str] = set()
+"""Settings that are left out."""
 ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[\w.+-]+/)+")
 """The folders of an absolute path."""
 
@@ -47,7 +50,8 @@ ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[\w.+-]+/)+")
 def comparable(value: Any) -> Any:
     """JSON without what depends on clock, machine, version or place."""
     if isinstance(value, dict):
-        return {key: comparable(one) for key, one in value.items() if key not in TIMED and not key.startswith("time/")}
+        kept = {key: one for key, one in value.items() if key not in TIMED | GONE and not key.startswith("time/")}
+        return {key: comparable(one) for key, one in kept.items()}
     if isinstance(value, list):
         return [comparable(one) for one in value]
     if isinstance(value, str):
@@ -188,7 +192,9 @@ def main() -> int:
     parser.add_argument("other", metavar="OTHER", nargs="?", help="a commit; the working tree when not given")
     parser.add_argument("--jobs", nargs="+", default=[], metavar="NAME", help="only these jobs, and what they need")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files of both there")
+    parser.add_argument("--gone", nargs="+", default=[], metavar="NAME", help="settings that are left out")
     given = parser.parse_args()
+    GONE.update(given.gone)
     jobs = golden_jobs.needed(given.jobs)
     commits = [resolved(given.base), None if given.other is None else resolved(given.other)]
     with tempfile.TemporaryDirectory() as made:

@@ -141,17 +141,17 @@ def _start_calibrated(
     from tacit.cost.calibration import HELD_OUT, split
     from tacit.demos import save
 
-    shown, kept = split(demos, held_out, settings["seed"])
+    learned_from, kept = split(demos, held_out, settings["seed"])
     algorithm = find(settings["algo"])
     config = make_config(algorithm.load().Config, settings["config"], settings["algo"])
-    algorithm.check(settings["env"], settings["env_kwargs"], config, shown)  # fewer than those that were checked
+    algorithm.check(settings["env"], settings["env_kwargs"], config, learned_from)  # fewer than those that were checked
     # The file that was given holds both parts: `Run.demonstrations` must not fall back on it.
-    parts = {"path": None, "sha256": shown.sha256, "from": settings["demos"], "calibration": kept.sha256}
+    parts = {"path": None, "sha256": learned_from.sha256, "from": settings["demos"], "calibration": kept.sha256}
     run = Run.start(out, **{**settings, "demos": parts}, command=command, history=algorithm.history)
-    for name, part in (("demos.npz", shown), (HELD_OUT, kept)):
+    for name, part in (("demos.npz", learned_from), (HELD_OUT, kept)):
         if not (run.path / name).exists():
             save(part, run.path / name)
-    return run, shown
+    return run, learned_from
 
 
 def place(out: str | os.PathLike[str], settings: Mapping[str, Any]) -> Path:

@@ -2,8 +2,8 @@
 
   tacit expert ENV [--seed N] [--preset NAME] [any setting]
 
-PPO with the true cost. The run folder gets the policy, curves, an evaluation and demos.npz: demonstrations that never
-break the constraint. The same command again skips a finished run and resumes one that was interrupted.
+The expert is PPO with the true cost. Its run folder gets the policy, curves, an evaluation, and demonstrations that
+never break the constraint (demos.npz). The same command again skips a finished run and resumes an interrupted one.
 
 Examples:
   tacit expert tacit/HalfCheetah-v0
@@ -45,13 +45,13 @@ def main(args: list[str]) -> Any:
         """Train an expert.
 
         Args:
-            env: Environment, one of `tacit envs` or any registered as module:Name-v0.
+            env: Environment: one of `tacit envs`, or your own as module:Name-v0.
             config: Settings of the training.
-            preset: Where the defaults of the settings come from.
+            preset: Preset that gives the defaults of the settings.
             options: Options of the environment.
-            seed: Of everything random.
-            out: Folder for run folders.
-            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            seed: Random seed.
+            out: Folder in which the run folder is made.
+            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
         sinks = names_of(log)

@@ -2,9 +2,9 @@
 
   tacit learn ALGORITHM ENV [--demos FILE] [--preset NAME] [options of the algorithm]
 
-Without --demos: robots and highway use the demonstrations that come with Tacit, on the gridworld the built-in expert
-makes them, with the same seed; any other environment needs --demos. The results are in a folder under --out, named
-after the settings: the same command again skips a finished run and resumes one that was interrupted.
+Without --demos, robots and highway use the demonstrations that come with Tacit. On the gridworld the built-in expert
+makes them, with the same seed. Any other environment needs --demos. The results are in a folder under --out that is
+named after the settings. The same command again skips a finished run and resumes an interrupted one.
 
 Examples:
   tacit learn mce tacit/HalfCheetah-v0           deep, from the demonstrations that come with Tacit
@@ -69,15 +69,15 @@ def main(args: list[str]) -> Any:
         """Learn.
 
         Args:
-            env: Environment, one of `tacit envs` or any registered as module:Name-v0.
+            env: Environment: one of `tacit envs`, or your own as module:Name-v0.
             config: Settings of the algorithm.
-            preset: Where the defaults of the settings come from.
-            demos: Demonstration file; those that come with Tacit, or the built-in expert's, when not given.
-            calibration: Hold out so many demonstrations, chosen by chance, for `tacit calibrate`.
+            preset: Preset that gives the defaults of the settings.
+            demos: Demonstration file. Default: those that come with Tacit, or the built-in expert's.
+            calibration: Number of demonstrations to hold out at random for `tacit calibrate`.
             options: Options of the environment.
-            seed: Of everything random.
-            out: Folder for run folders.
-            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            seed: Random seed.
+            out: Folder in which the run folder is made.
+            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
         sinks = names_of(log)

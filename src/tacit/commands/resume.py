@@ -1,6 +1,6 @@
-"""Continue a run that was interrupted, from its newest checkpoint, with the settings in its folder.
+"""Continue an interrupted run from its newest checkpoint, with the settings in its folder.
 
-The result is the one that the run would have had without the interruption. A finished run is left as it is.
+The result is the same as without the interruption. A finished run is left as it is.
 
 Examples:
   tacit resume runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -19,11 +19,11 @@ from tacit.run.sinks import names_of, observed
 
 
 def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:
-    """Continue.
+    """Continue a run.
 
     Args:
         run: Run folder, or its name within ./runs.
-        log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+        log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
         json: Print the summary as JSON.
     """
     opened = open_run(run)

@@ -2,9 +2,9 @@
 
   tacit retrain RUN [--steps N] [--seed S]
 
-A cost that only works together with the policy it was learned with fails here. The agent starts from nothing, with a
-seed of its own, and is charged as the reference `rcpo` is charged the true cost: only the cost differs. The same
-command again skips a finished test and resumes one that was interrupted.
+A cost that only works together with its own policy fails here. The agent starts from nothing, with a seed of its own.
+It is charged the frozen cost in the way in which the reference `rcpo` is charged the true one. The same command again
+skips a finished test and resumes an interrupted one.
 
 Examples:
   tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
@@ -93,13 +93,13 @@ def main(args: list[str]) -> Any:
 
         Args:
             run: Run folder with a learned cost, or its name within ./runs.
-            steps: Environment steps; those of the preset when not given.
-            seed: Of the fresh agent; that of the run + 1000 when not given.
+            steps: Environment steps. Default: those of the preset.
+            seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.
-            charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
+            charge: What costs: the excess over the threshold, the cost beyond a budget from demonstrations, or all of it.
             set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
-            out: Folder for run folders.
-            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            out: Folder in which the run folder is made.
+            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
         source = open_run(run)

@@ -2,9 +2,9 @@
 
   tacit transfer RUN --to ENV [--steps N] [--seed S]
 
-The cost finds its inputs by name, so ENV must have all of them. To learn one that can travel, say what it may read:
+The cost finds its inputs by name, so ENV must have all of them. To learn a cost that can travel, say what it may read:
   tacit learn mce tacit/Ant-v0 --inputs x_position y_position
-With --shared the part of an additive cost is used that reads what ENV has; what it lacks costs nothing there.
+With --shared, inputs that ENV lacks are left out of an additive cost, and what they priced is free there.
 
 Examples:
   tacit transfer mce-ant-s0-3fa1b2c4 --to tacit/Point-v0
@@ -47,16 +47,16 @@ def main(args: list[str]) -> Any:
 
         Args:
             run: Run folder with a learned cost, or its name within ./runs.
-            to: Environment to take it to, one of `tacit envs` or any registered as module:Name-v0.
-            steps: Environment steps; those of the preset when not given.
-            seed: Of the fresh agent; that of the run + 1000 when not given.
+            to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
+            steps: Environment steps. Default: those of the preset.
+            seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.
             shared: Leave out the inputs that ENV does not have (additive costs only).
-            charge: What exceeds the threshold; the cost within the demonstrations' budget; or the cost as it is.
+            charge: What costs: the excess over the threshold, the cost beyond a budget from demonstrations, or all of it.
             set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
             options: Options of ENV.
-            out: Folder for run folders.
-            log: Copy the curves to tensorboard, wandb or both (tensorboard,wandb).
+            out: Folder in which the run folder is made.
+            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
             json: Print the summary as JSON.
         """
         source = open_run(run)

@@ -154,15 +154,15 @@ def collect(
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
     """RunFailed if something in a rollout is not finite. It names the first, which the rest may follow from."""
-    failures = []
+    problems = []
     for order, (name, array) in enumerate(
         (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
     ):
         if not np.isfinite(array).all():
             t, i = (int(k[0]) for k in np.nonzero(~np.isfinite(array))[:2])
-            failures.append((t, order, name, i))
-    if failures:
-        t, _, name, i = min(failures)
+            problems.append((t, order, name, i))
+    if problems:
+        t, _, name, i = min(problems)
         what = "an" if name[0] == "o" else "a"
         raise RunFailed(
             f"the environment returned {what} {name} that is not finite (step {t} of the rollout, copy {i})"

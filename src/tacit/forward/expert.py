@@ -156,13 +156,13 @@ def evaluations(env: VectorEnv, policy: Policy, episodes: int, seed: int, discou
     def deterministic(obs: Any, rng: np.random.Generator) -> Any:
         return policy.act(obs, rng, deterministic=True)
 
-    found: dict[str, Episodes] = {
+    results: dict[str, Episodes] = {
         "stochastic": evaluate(env, policy, episodes, seed=seed + 10_000, discount=discount),
         "deterministic": evaluate(env, deterministic, episodes, seed=seed + 10_000, discount=discount),
     }
     return {
         name: {key: value for key, value in summarize(result).items() if isinstance(value, dict)}
-        for name, result in found.items()
+        for name, result in results.items()
     }
 
 
@@ -173,15 +173,15 @@ def demonstrate(
     good: list[Trajectory] = []
     drawn = 0
     while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # without any at first there is little hope
-        some = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn)
-        drawn += len(some)
-        good += [some[int(i)] for i in np.flatnonzero(_exemplary(env, some, env_id))]
+        batch = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn)
+        drawn += len(batch)
+        good += [batch[int(i)] for i in np.flatnonzero(_exemplary(env, batch, env_id))]
     if len(good) < n:
         raise RunFailed(
             f"only {len(good)} of {drawn} episodes of this expert keep to the constraint and reach the end, "
             f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
         )
-    chosen = from_trajectories(good[:n], some.card)
+    chosen = from_trajectories(good[:n], batch.card)
     card = {
         "env": env_id,
         "env_kwargs": dict(env_kwargs),
@@ -200,17 +200,17 @@ def demonstrate(
     )
 
 
-def _exemplary(env: VectorEnv, drawn: Demonstrations, env_id: str) -> NDArray[np.bool_]:
+def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
     """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
-    if drawn.costs is None:
+    if episodes.costs is None:
         raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
-    costs = np.add.reduceat(drawn.costs, drawn.step_offsets)
+    costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
     # An environment whose episodes end by themselves says which ends are good ones.
     can = capabilities(env)
-    last = drawn.observations[drawn.row_offsets + drawn.lengths]
-    complete = ~drawn.terminated if can.succeeded is None else can.succeeded(last)
+    last = episodes.observations[episodes.row_offsets + episodes.lengths]
+    complete = ~episodes.terminated if can.succeeded is None else can.succeeded(last)
     # Nor may an episode begin in violation: the first state is demonstrated, too.
-    legal = True if can.rule is None else ~can.rule.violated(drawn.observations[drawn.row_offsets])
+    legal = True if can.rule is None else ~can.rule.violated(episodes.observations[episodes.row_offsets])
     return np.asarray((costs == 0) & complete & legal)
 
 

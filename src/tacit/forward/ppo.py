@@ -54,16 +54,15 @@ class Config:
     """Settings of PPO; those of the paper's table are named as there."""
 
     total_steps: int = 1_000_000
-    """Environment steps of the whole training, which completes what it has begun then; learning-rate decay refers to
-    it."""
+    """Environment steps. The iteration in progress is finished, so a run may use slightly more."""
     n_envs: int = 32
-    """Copies of the environment, for whoever makes it from its name; a vector environment given to learn() decides."""
+    """Copies of the environment that are stepped together. A vector environment given to learn() decides itself."""
     rollout_steps: int = 2048
-    """Environment steps of a rollout, all copies together (the paper's n_steps)."""
+    """Environment steps per rollout, all copies together (the paper's n_steps)."""
     batch_size: int = 128
-    """Samples of a minibatch; divides rollout_steps."""
+    """Samples per minibatch; must divide rollout_steps."""
     epochs: int = 10
-    """Passes over a rollout."""
+    """Passes over each rollout."""
     lr: float = 3e-4
     """Adam's learning rate at the start."""
     lr_final: float = 1.0
@@ -77,12 +76,12 @@ class Config:
     clip: float = 0.2
     """Clip range eps of the probability ratio (not given in the paper)."""
     target_kl: float | None = 0.02
-    """No further epoch once the estimated KL from the old policy passes kl_factor times this; None or inf: never."""
+    """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: float = 1.5
     """See target_kl."""
     lr_adaptive: bool = False
-    """Divide the policy's learning rate by 1.5 after an update that passed that limit, multiply it by 1.5 (up to lr)
-    after one that stayed below half of target_kl: a quiet policy can only take small steps."""
+    """Divide the policy's learning rate by 1.5 after an update that exceeded that limit, and multiply it by 1.5 (up to
+    lr) after one that stayed below half of target_kl: a policy with little noise can only take small steps."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
@@ -92,26 +91,26 @@ class Config:
     log_std_init: float = 0.0
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
     scale_actions: bool = True
-    """The Gaussian lives in coordinates where the action box is [-1, 1], else in the box's own."""
+    """Whether the Gaussian acts in coordinates where the action box is [-1, 1], or in the box's own."""
     value_coef: float = 0.5
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: float = 0.5
-    """The gradient of each network is clipped to this norm; one that is still far off does not slow the others."""
+    """Each network's gradient is clipped to this norm, separately, so that one network does not slow the others."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     standardise: Literal["rollout", "minibatch", "none"] = "rollout"
-    """Over what advantages are given mean 0 and standard deviation 1."""
+    """The samples over which advantages are standardised."""
     normalize_obs: bool = True
-    """Observations minus running mean over running standard deviation (one-hot observations are left alone)."""
+    """Standardise observations with running statistics (one-hot observations are left alone)."""
     obs_clip: float = 10.0
     """Bound of normalised observations."""
     normalize_reward: bool = True
-    """Rewards over the running standard deviation of their discounted sum."""
+    """Divide rewards by the running standard deviation of their discounted sum."""
     reward_clip: float = 10.0
     """Bound of normalised rewards."""
     threads: int = 1
-    """Cores for this training. With 2 the copies are stepped by two threads and, where there is no early stop, policy
-    and critics learn at the same time; two trainings side by side, one thread each, use two cores better."""
+    """Cores for this training. With 2, two threads step the copies, and where there is no early stop policy and critics
+    learn at the same time. Two trainings side by side with one thread each use two cores better."""
 
 
 class Batch(NamedTuple):

@@ -38,12 +38,12 @@ TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run, whatever the reference."""
+    """Settings of the run of any reference."""
 
     eval_episodes: int = 100
     """Episodes of the final evaluation, stochastic and deterministic each."""
     checkpoint_every: int = 20
-    """Rollouts between checkpoints."""
+    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without any."""
 
 
 @dataclass(frozen=True)

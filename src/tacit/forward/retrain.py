@@ -264,8 +264,8 @@ def train(
         to_arrays=ppo_lagrangian.state_to_arrays,
         from_arrays=ppo_lagrangian.state_from_arrays,
     )
-    shown = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
-    summary = references.train(reference, run, env_id, env_kwargs, shown, config, seed)
+    demonstrations = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
+    summary = references.train(reference, run, env_id, env_kwargs, demonstrations, config, seed)
     return {**summary, "source": cost.card["frozen"]}
 
 

@@ -115,8 +115,8 @@ class Cloning:
 
     def measure(self, actor: nets.Actor) -> dict[str, float]:
         """Mean negative log-likelihood of the demonstrated actions, in nats."""
-        found = {"bc/nll": self.nll(actor, *self.learned)}
-        return found if self.unseen is None else found | {"bc/nll_held_out": self.nll(actor, *self.unseen)}
+        measured = {"bc/nll": self.nll(actor, *self.learned)}
+        return measured if self.unseen is None else measured | {"bc/nll_held_out": self.nll(actor, *self.unseen)}
 
     def nll(self, actor: nets.Actor, obs: Array, act: Array) -> float:
         return -float(nets.log_prob(actor, jnp.asarray(obs), jnp.asarray(act))[0].mean())

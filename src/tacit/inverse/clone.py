@@ -39,9 +39,9 @@ def pieces(
 ) -> Iterator[nets.Actor]:
     """The same, ten times on its way there."""
     opt_state = optax.scale_by_adam().init(actor)
-    each = max(1, steps // PIECES)
+    steps_per_piece = max(1, steps // PIECES)
     for piece in range(PIECES):
-        chosen = rng.integers(len(obs), size=(each, min(batch, len(obs))))
+        chosen = rng.integers(len(obs), size=(steps_per_piece, min(batch, len(obs))))
         actor, opt_state = _fit(actor, opt_state, obs[chosen], act[chosen], lr * (1.0 - piece / PIECES))
         yield actor
 
@@ -96,8 +96,8 @@ def start_from(
     act = learner.interface.from_env(demos.actions)
     stats = learner.obs_stats
     if stats.count:
-        shown = normalize.update(normalize.running(stats.mean.shape), obs)
-        stats = normalize.freeze(replace(shown, var=np.maximum(shown.var, 1e-4 * stats.var)))
+        demonstrated = normalize.update(normalize.running(stats.mean.shape), obs)
+        stats = normalize.freeze(replace(demonstrated, var=np.maximum(demonstrated.var, 1e-4 * stats.var)))
     actor = fit(learner.params.actor, normalize.standardise(stats, obs, learner.obs_clip), act, rng)
     if actor.log_std is not None:
         actor = nets.Actor(actor.net, jnp.maximum(actor.log_std, smallest_log_std))

@@ -68,8 +68,8 @@ class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
 
 def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
     """(1): cross-entropy on scaled inputs (n, d) of demonstrations and of the learner; D = sigmoid(-f)."""
-    shown, made = outputs(net, expert)[:, 0], outputs(net, learner)[:, 0]
-    return jax.nn.softplus(shown).mean() + jax.nn.softplus(-made).mean()
+    of_expert, of_learner = outputs(net, expert)[:, 0], outputs(net, learner)[:, 0]
+    return jax.nn.softplus(of_expert).mean() + jax.nn.softplus(-of_learner).mean()
 
 
 @jax.jit
@@ -146,9 +146,9 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
         forward = clone.start_from(whole, demos, rng, config.clone_log_std).agent
     state = fresh_state(METHOD, forward, net, OPTIMISER.init(net), inputs, phase, rng)
     state = replace(remember(state, phase, rng), iteration=1)
-    found = loop.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
+    of_cost = loop.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
     seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
-    return state, loop.truth_apart(metrics) | found | seconds
+    return state, loop.truth_apart(metrics) | of_cost | seconds
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
@@ -161,11 +161,11 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     expert_z, learner_z = state.inputs.scaled(expert.rows), state.inputs.scaled(phase.rows)
     size = min(len(expert_z), len(learner_z))
 
-    def drawn(z: Array) -> Array:
+    def batches(z: Array) -> Array:
         return z[np.stack([rng.permutation(len(z))[:size] for _ in range(config.discriminator_steps)])]
 
     net, opt_state, info = descend(
-        state.params, state.opt_state, drawn(expert_z), drawn(learner_z), config.lr_constraint
+        state.params, state.opt_state, batches(expert_z), batches(learner_z), config.lr_constraint
     )
     between = time.perf_counter()
     bonus = np.asarray(_bonus(net, learner_z), np.float64)
@@ -176,9 +176,9 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     if config.absorbing and expert.absorbed == 0:
         signal += price_of_ending(bonus, config.gamma) * rollout.terminated
     # The critics know nothing of a cloned policy yet; their first errors would spoil it.
-    number, each = state.iteration - 1, config.rollout_steps
-    forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, each))
-    if clone.released(config, number, each):
+    number, steps = state.iteration - 1, config.rollout_steps
+    forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, steps))
+    if clone.released(config, number, steps):
         forward = agent.freeze_reward_scale(forward)
     metrics |= loop.truth_apart(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // REPLAY_PHASES)

@@ -220,7 +220,7 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     forward, rollouts, metrics, charged = forward_phase(method, env, config, first, steps, cost, ending, hold=hold)
     if clone.released(config, phase_number, steps):
         forward = ppo_lagrangian.freeze_reward_scale(forward)
-    between, made = time.perf_counter(), sum(map(len, rollouts))
+    between, steps_made = time.perf_counter(), sum(map(len, rollouts))
     rollouts = method.recent(config, state, expert, rollouts)
     phase = samples.of_rollouts(rollouts, state.inputs, config.at, expert.horizon)
     evidence = Evidence(expert, phase, rollouts, charged)
@@ -229,7 +229,7 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     return state, metrics | inverse | {
         "time/inverse_seconds": now - between,
         "time/iteration_seconds": now - started,
-        "time/fps": made / (now - started),
+        "time/fps": steps_made / (now - started),
     }
 
 

@@ -52,7 +52,7 @@ class Settings:
     eval_episodes: int = 100
     """Episodes of the final evaluation, stochastic and deterministic each."""
     checkpoint_every: int = 5
-    """Outer iterations between checkpoints; there is one after the first, and after minutes without any."""
+    """Outer iterations between checkpoints. There is also one after the first, and after minutes without any."""
 
 
 class Method:

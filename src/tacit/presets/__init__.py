@@ -39,10 +39,10 @@ def load(algo: str, preset: str, env_id: str) -> dict[str, Any]:
 
 def _files(algo: str) -> dict[str, dict[str, Any]]:
     """{preset: content} of the files that belong to an algorithm."""
-    found = {}
+    files = {}
     for file in resources.files(__package__).iterdir():
         if file.name.endswith(".toml"):
             tables = tomllib.loads(file.read_text(encoding="utf-8"))
             if tables["algo"] == algo:
-                found[file.name.removesuffix(".toml").removeprefix(f"{algo}-")] = tables
-    return found
+                files[file.name.removesuffix(".toml").removeprefix(f"{algo}-")] = tables
+    return files

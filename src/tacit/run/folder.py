@@ -367,13 +367,13 @@ def provenance(command: str | None = None) -> dict[str, Any]:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Installed versions, without importing anything."""
-    found = {}
+    installed = {}
     for package in packages:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _commit() -> str | None:

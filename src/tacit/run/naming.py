@@ -42,7 +42,8 @@ def identity(settings: Mapping[str, Any], history: History) -> Any:
     demos = settings["demos"]
     config = {name: value for name, (value, _) in history.retired.items()} | dict(settings["config"])
     identity = {**settings, "demos": None if demos is None else demos.get("sha256")}
-    identity["config"] = {key: value for key, value in config.items() if history.added.get(key, config) != value}
+    # A setting of None is not part of a name, either.
+    identity["config"] = {key: value for key, value in config.items() if history.added.get(key) != value}
     if (revision := history.revision(config)) > 1:
         identity["revision"] = revision
     return storage.from_json(storage.to_json(identity))

@@ -30,16 +30,16 @@ def live(label: str, *, total: int | None = None, stream: TextIO | None = None) 
 
 @contextmanager
 def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
-    count, text, shown = 0, "", 0
+    count, text, printed = 0, "", 0
     started = last = time.monotonic()
 
     def show() -> None:
-        nonlocal shown
+        nonlocal printed
         seconds = time.monotonic() - started
         of = f"/{total}" if total else ""
         left = f", {seconds / count * (total - count):.0f} s left" if total and 0 < count < total else ""
         print(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "), file=stream, flush=True)
-        shown = count
+        printed = count
 
     def update(message: str) -> None:
         nonlocal count, text, last
@@ -51,7 +51,7 @@ def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
     try:
         yield update
     finally:
-        if count > shown:
+        if count > printed:
             show()
 
 

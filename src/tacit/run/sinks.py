@@ -68,15 +68,15 @@ def observed(run: Run, names: Sequence[str]) -> Iterator[None]:
 
 def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The finite numbers of a record, nested ones as a/b; of {"value": v, "low": ..., ...} only v."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, value in record.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             inner = {"": value["value"]} if "value" in value else value
-            found |= {k.rstrip("/"): v for k, v in flat(inner, f"{name}/").items()}
+            numbers |= {k.rstrip("/"): v for k, v in flat(inner, f"{name}/").items()}
         elif isinstance(value, bool | int | float) and math.isfinite(value):
-            found[name] = float(value)
-    return found
+            numbers[name] = float(value)
+    return numbers
 
 
 class _Sink:
