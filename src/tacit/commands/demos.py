@@ -32,7 +32,7 @@ from tacit.demos.data import Card
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
-from tacit.interop import pickles
+from tacit.interop.pickles import demonstrations as from_pickle_file
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
@@ -211,7 +211,7 @@ def from_pickle(
         drop_unfinished: Drop last actions whose outcome was not recorded.
         json: Print the file's card as JSON.
     """
-    _write(pickles.demonstrations(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
+    _write(from_pickle_file(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
 
 
 def _named_after(source: str) -> str:
