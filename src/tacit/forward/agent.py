@@ -18,6 +18,7 @@ import optax
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
 from tacit.forward import collect, nets, normalize
 from tacit.policy import Interface, Policy, interface_from
@@ -100,8 +101,9 @@ def resume(env: VectorEnv, config: Config, state: State) -> State:
 
 def _use_threads(env: VectorEnv, threads: int) -> None:
     nets.use_threads(threads)
-    if threads > 1 and hasattr(env.unwrapped, "use_threads"):  # else as many as it was made with
-        env.unwrapped.use_threads(threads)
+    use_threads = capabilities(env).use_threads
+    if threads > 1 and use_threads is not None:  # else as many as it was made with
+        use_threads(threads)
 
 
 def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
