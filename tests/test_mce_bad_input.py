@@ -152,11 +152,10 @@ def test_other_deep_methods_refuse_them_too(tmp_path, algo, name):
 
 
 def test_an_environment_without_names_gets_numbers():
-    from tacit.forward.collect import interface_of, make_vec
-    from tacit.inverse import samples
+    from tacit.forward.collect import interface_of, make_vec, names_of
 
     env = make_vec("InvertedPendulum-v5", 1)
-    assert samples.names_of(env, interface_of(env)) == ("obs[0]", "obs[1]", "obs[2]", "obs[3]")
+    assert names_of(env, interface_of(env)) == ("obs[0]", "obs[1]", "obs[2]", "obs[3]")
 
 
 def test_few_demonstrations_and_other_physics_are_warned_of(tmp_path):

@@ -107,7 +107,7 @@ def test_rewards_against_a_scalar_version(name):
 )
 def test_the_constraint_at_its_boundary(name, bound, inside, on_bound):
     legal, illegal = np.nextafter(bound, bound + inside), np.nextafter(bound, bound - inside)
-    found = TASKS[name].constraint.beyond(np.array([legal, bound, illegal]))
+    found = TASKS[name].constraint.holds(np.array([legal, bound, illegal]))
     assert found.tolist() == [False, on_bound, True]
 
 
@@ -199,7 +199,7 @@ def test_reset_noise(name):
     ):
         np.testing.assert_allclose(values.std(axis=0), size if normal else size / np.sqrt(3), rtol=0.15)
         assert np.abs(values.mean(axis=0)).max() <= 0.25 * size
-    assert not task.constraint.beyond(state["qpos"][:, 0]).any()
+    assert not task.constraint.holds(state["qpos"][:, 0]).any()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -325,7 +325,7 @@ def test_pictures_show_the_robot_and_the_forbidden_ground(name):
         qpos = robot.init_qpos.copy()
         step = 30.0 if name == "Point" else 5.0
         sign = 1 if (where == "illegal") == (robot.task.constraint.relation == ">") else -1
-        qpos[0] = robot.task.constraint.bound + sign * min(step, 0.9 if name == "Pendulum" else step)
+        qpos[0] = robot.task.constraint.value + sign * min(step, 0.9 if name == "Pendulum" else step)
         robot.set_state(qpos, robot.init_qvel)
         side[where] = env.render()
     assert side["legal"].shape == (90, 120, 3)

@@ -76,9 +76,9 @@ def test_the_rule_is_a_bound_on_a_feature() -> None:
         obs[:, 7] = 0.0  # no lateral speed
         rule = capabilities(env).rule
         value = rule.values(obs)
-        expected = value < rule.bound if rule.relation == "<" else value > rule.bound
+        expected = value < rule.value if rule.relation == "<" else value > rule.value
         np.testing.assert_array_equal(rule.violated(obs), expected)
-        assert str(rule) == f"{rule.feature} {rule.relation} {rule.bound:g}"
+        assert str(rule) == f"{rule.feature} {rule.relation} {rule.value:g}"
 
 
 def test_an_expert_with_a_margin_is_charged_earlier() -> None:

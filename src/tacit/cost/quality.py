@@ -148,7 +148,7 @@ def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], 
     rule = capabilities(env).rule
     if rule is None or rule.predicate is not None or rule.column is None:
         return None
-    at, limit = rule.column, rule.bound
+    at, limit = rule.column, rule.value
     if rule.relation[0] == "<":
         low, high = limit, max(limit, float(lowest[at]))
     else:

@@ -29,7 +29,7 @@ environment is made (options, shipped demonstrations, ...) in `families.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
+from tacit.cost.bounds import Bound
 from tacit.envs.registry import FlatObservation, feature_names
 from tacit.errors import UserError
 
@@ -46,45 +47,26 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
-RELATIONS: dict[str, Callable[[Array, float], Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 STATELESS = (OrderEnforcing, PassiveEnvChecker, FlatObservation, TimeLimit)
 """Wrappers of a copy that hold nothing but the step count of `TimeLimit`."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A true constraint: the agent must not be where `feature relation bound` holds after a step."""
+class Rule(Bound):
+    """A true constraint: the agent must not be where `feature relation value` holds after a step."""
 
-    feature: str
-    """One of the environment's feature names."""
-    relation: str
-    """"<", "<=", ">" or ">="."""
-    bound: float
-    text: str = ""
+    text: str = field(default="", kw_only=True)
     """The rule in words, for pictures."""
-    predicate: Callable[[Array], Flags] | None = None
+    predicate: Callable[[Array], Flags] | None = field(default=None, kw_only=True)
     """(n, obs) observations -> (n,) violated?, where the bound on the feature is not the whole rule."""
-    column: int | None = None
+    column: int | None = field(default=None, kw_only=True)
     """Column of the feature in an observation; `capabilities` fills it in from the feature names."""
-
-    def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
-            raise UserError(f"the relation of a rule is one of {', '.join(RELATIONS)}, not {self.relation!r}")
-
-    def beyond(self, values: Array) -> Flags:
-        """True where values of the feature, of any shape, are beyond the bound."""
-        return np.asarray(RELATIONS[self.relation](values, self.bound))
 
     def violated(self, obs: Array) -> Flags:
         """(n,) which observations (n, obs) violate the rule."""
         if self.predicate is not None:
             return np.asarray(self.predicate(obs), dtype=bool)
-        return self.beyond(self.values(obs))
+        return self.holds(self.values(obs))
 
     def values(self, obs: Array) -> Array:
         """(n,) values of the feature in observations (n, obs)."""
@@ -93,7 +75,7 @@ class Rule:
         return obs[:, self.column]
 
     def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {self.bound:g}"
+        return format(self, "g")
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         if self.noise:
             task.shake(reached, self._draw_noise(diverged))
         qpos, qvel = reached[:, :nq], reached[:, nq:]
-        cost = task.constraint.beyond(qpos[:, task.constraint_index]).astype(np.float64)
+        cost = task.constraint.holds(qpos[:, task.constraint_index]).astype(np.float64)
         terminated = task.terminated(qpos, qvel) if task.terminated else np.zeros(self.num_envs, np.bool_)
         self._steps += 1
         truncated = ~terminated & (self._steps >= self.horizon)

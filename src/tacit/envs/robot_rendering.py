@@ -149,7 +149,7 @@ class RobotRenderer:
 
     def _add_forbidden(self) -> None:
         """A thin box over the states that break the constraint: on the floor, or behind a robot that has no floor."""
-        bound, camera = self.task.constraint.bound, self.task.camera
+        bound, camera = self.task.constraint.value, self.task.camera
         x = bound + _REACH if self.task.constraint.relation.startswith(">") else bound - _REACH
         if "floor" in camera:
             size, position = (_REACH, 2 * _REACH, 0.005), (x, 0.0, camera["floor"] + 0.006)

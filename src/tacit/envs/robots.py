@@ -152,7 +152,7 @@ class RobotEnv(gym.Env[Any, Any]):
             self.set_state(after[0, : task.nq], after[0, task.nq :])
         qpos, qvel = after[:, : task.nq], after[:, task.nq :]
         terminated = bool(task.terminated(qpos, qvel)[0]) if task.terminated else False
-        cost = float(task.constraint.beyond(qpos[:, task.constraint_index])[0])
+        cost = float(task.constraint.holds(qpos[:, task.constraint_index])[0])
         self._steps += 1
         truncated = not terminated and (self._steps >= self.horizon or not stable)
         if self.render_mode == "human":

@@ -8,6 +8,7 @@ final_obs)` is stepped through it; one that offers `get_state()`/`set_state()` r
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.envs.capabilities import capabilities
+from tacit.envs.registry import feature_names, resets_same_step
 from tacit.envs.registry import make_vec as make_vec
-from tacit.envs.registry import resets_same_step
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
 
@@ -82,6 +83,20 @@ def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
     return Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
+
+
+MADE_UP = re.compile(r"(obs|state)\[\d+\]")
+"""Names of entries that have none: of two environments they need not mean the same."""
+
+
+def names_of(env: VectorEnv, interface: Interface) -> tuple[str, ...]:
+    """Names of the encoded observation's entries; MADE_UP ones where the environment gives none."""
+    names = feature_names(env)
+    if interface.n_states:
+        return tuple(f"state[{i}]" for i in range(interface.n_states))
+    if names is not None and len(names) == interface.obs_size:
+        return tuple(names)
+    return tuple(f"obs[{i}]" for i in range(interface.obs_size))
 
 
 def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:

@@ -139,7 +139,7 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
     rule = capabilities(env).rule
     if rule is None:
         raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
-    bound = rule.bound + (-margin if rule.relation.startswith(">") else margin)
+    bound = rule.value + (-margin if rule.relation.startswith(">") else margin)
     below = rule.relation.startswith("<")
 
     def cost(obs: np.ndarray, act: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
@@ -203,5 +203,5 @@ def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
     if rule is None:
         return {}
     values = rule.values(demos.observations).astype(np.float64)
-    nearest = float(values.min() - rule.bound) if rule.relation.startswith("<") else float(rule.bound - values.max())
+    nearest = float(values.min() - rule.value) if rule.relation.startswith("<") else float(rule.value - values.max())
     return {"constraint": str(rule), "distance_kept": nearest}

@@ -35,8 +35,7 @@ from tacit.cost.table import TableCost
 from tacit.demos import Demonstrations, load, save
 from tacit.errors import UserError
 from tacit.forward import ppo_lagrangian, references
-from tacit.forward.collect import interface_of, make_vec
-from tacit.inverse import samples
+from tacit.forward.collect import MADE_UP, interface_of, make_vec, names_of
 from tacit.run import Run, storage
 
 Array = NDArray[Any]
@@ -170,14 +169,14 @@ def prepare(
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         interface = interface_of(env, scaled=config.scale_actions)
-        names = samples.names_of(env, interface)
+        names = names_of(env, interface)
     finally:
         env.close()
     whole = load_cost(source, config.which)
     if isinstance(whole, TableCost) and interface.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
     part = fit(whole, names, interface.act_size, config.shared, env_id)
-    made_up = [name for name in part.names if samples.MADE_UP.fullmatch(name)]
+    made_up = [name for name in part.names if MADE_UP.fullmatch(name)]
     if made_up and source.config["env"].rpartition(":")[2] != env_id.rpartition(":")[2]:
         raise UserError(
             f"{source.config['env']} does not name its features: {made_up[0]} may be something else in {env_id}. Give "

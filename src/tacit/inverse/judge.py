@@ -88,7 +88,7 @@ def _threshold(bounds: list[Bound], truth: Any) -> Threshold:
         "truth": str(truth),
         "found": str(nearest),
         "demonstrated": nearest.demonstrated,
-        "error": threshold_error(nearest, truth.bound),
+        "error": threshold_error(nearest, truth.value),
     }
 
 

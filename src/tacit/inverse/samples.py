@@ -9,7 +9,6 @@ A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +21,8 @@ from numpy.typing import NDArray
 from tacit.cost import Inputs, choose_columns
 from tacit.demos import Demonstrations
 from tacit.envs.capabilities import capabilities
-from tacit.envs.registry import feature_names
 from tacit.errors import UserError
-from tacit.forward.collect import Rollout
+from tacit.forward.collect import Rollout, names_of
 from tacit.policy import Interface
 
 Array = NDArray[Any]
@@ -145,20 +143,6 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Inputs
-
-
-MADE_UP = re.compile(r"(obs|state)\[\d+\]")
-"""Names of entries that have none: of two environments they need not mean the same."""
-
-
-def names_of(env: VectorEnv, interface: Interface) -> tuple[str, ...]:
-    """Names of the encoded observation's entries; MADE_UP ones where the environment gives none."""
-    names = feature_names(env)
-    if interface.n_states:
-        return tuple(f"state[{i}]" for i in range(interface.n_states))
-    if names is not None and len(names) == interface.obs_size:
-        return tuple(names)
-    return tuple(f"obs[{i}]" for i in range(interface.obs_size))
 
 
 def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, squash: bool | None = None) -> Inputs:

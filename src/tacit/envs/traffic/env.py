@@ -46,9 +46,13 @@ def _too_fast(obs: np.ndarray) -> Flags:
 
 RULES = {
     "distance": Rule(
-        ob.FEATURES[ob.LEAD_GAP], "<", MIN_GAP, f"gap to the leader in the lane below {MIN_GAP:g} m", _too_close
+        ob.FEATURES[ob.LEAD_GAP],
+        "<",
+        MIN_GAP,
+        text=f"gap to the leader in the lane below {MIN_GAP:g} m",
+        predicate=_too_close,
     ),
-    "velocity": Rule("v_ego_x", ">", MAX_SPEED, f"speed above {MAX_SPEED:g} m/s", _too_fast),
+    "velocity": Rule("v_ego_x", ">", MAX_SPEED, text=f"speed above {MAX_SPEED:g} m/s", predicate=_too_fast),
 }
 
 
