@@ -39,8 +39,6 @@ OPTIMISER = optax.scale_by_adam(eps=1e-5)
 class Settings(samples.Settings):
     """Settings of the network, and of what it reads."""
 
-    input_scale: Literal["fit", "raw"] = "fit"
-    """Inputs in units of the narrower of demonstrations and nominal data, or as the environment gives them."""
     layers: tuple[int, ...] = (20,)
     """Hidden ReLU layers of the network."""
     lr_constraint: float = 5e-3
@@ -50,8 +48,6 @@ class Settings(samples.Settings):
 def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
     samples.check(config)
-    if config.input_scale not in ("fit", "raw"):
-        raise UserError(f"input_scale is fit or raw, not {config.input_scale!r}")
     if any(size < 1 for size in config.layers):
         raise UserError(f"layers are sizes of at least 1, not {config.layers}")
     if not config.lr_constraint >= 0:
@@ -124,8 +120,7 @@ def orders(rng: np.random.Generator, n: int, m: int, batch: int, passes: int) ->
 
 def inputs_of(env: VectorEnv, interface: Interface, config: Settings) -> Inputs:
     """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
-    squash = config.squash and config.input_scale == "fit" and not interface.n_states
-    return samples.unscaled_inputs(env, interface, config, squash=squash)
+    return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
 
 
 def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:

@@ -125,7 +125,7 @@ class Config(loop.Config):
         return 0.5 / self.learner_square if self.learner_square else np.inf
 
     HISTORY: ClassVar[History] = History(
-        added={"absorbing_quantile": 0.9},
+        added={"absorbing_quantile": 0.9, "input_scale": "fit"},
         retired={
             "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
             "budget_per": ("step", "the budget is one of feature expectations"),
@@ -284,7 +284,7 @@ class MCE(loop.Method):
         if is_linear(config, interface):
             inputs = samples.unit_scale(inputs, expert)
             samples.require_features(inputs, nominal, "a step of the learner")
-        else:
+        elif config.input_scale == "fit":
             inputs = samples.fit_scale(inputs, expert, nominal)
         z = np.concatenate([inputs.scaled(expert), inputs.scaled(nominal)])
         params = features.init(

@@ -43,15 +43,17 @@ class Settings:
     """Whether the cost reads the action too."""
     at: Literal["next", "current"] = "next"
     """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
+    input_scale: Literal["fit", "raw"] = "fit"
+    """Inputs in units of the narrower of demonstrations and nominal data, or as the environment gives them."""
     squash: bool = True
-    """arsinh of the scaled inputs, see tacit.cost."""
+    """arsinh of the scaled inputs, see tacit.cost; not of raw ones."""
     input_clip: float = 20.0
     """Bound of the scaled inputs."""
 
 
 def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
-    choices = {"start": ("nominal", "clone"), "at": ("next", "current")}
+    choices = {"start": ("nominal", "clone"), "at": ("next", "current"), "input_scale": ("fit", "raw")}
     for name, allowed in choices.items():
         if getattr(config, name) not in allowed:
             raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
@@ -145,7 +147,7 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 # Inputs
 
 
-def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, squash: bool | None = None) -> Inputs:
+def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, may_squash: bool = True) -> Inputs:
     """The chosen inputs, not scaled yet. UserError for a name that the environment does not have."""
     names = names_of(env, interface)
     columns = choose_columns(names, config.inputs) if config.inputs else tuple(range(interface.obs_size))
@@ -160,7 +162,7 @@ def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, s
         act_size=interface.act_size if config.use_action else 0,
         centre=np.zeros(len(columns), np.float32),
         scale=np.ones(len(columns), np.float32),
-        squash=config.squash if squash is None else squash,
+        squash=config.squash and config.input_scale == "fit" and may_squash,
         clip=config.input_clip,
         n_actions=interface.n_actions,
     )
