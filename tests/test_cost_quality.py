@@ -10,8 +10,8 @@ import pytest
 
 from tacit.cost import Inputs, LearnedCost, quality
 from tacit.demos.data import Trajectory, from_trajectories
+from tacit.envs.capabilities import Rule
 from tacit.envs.gridworld import GridworldVectorEnv
-from tacit.envs.robot_tasks import Constraint
 from tacit.evaluate import reachable_states
 from tacit.forward.collect import interface_of
 from tacit.policy import Interface
@@ -58,8 +58,7 @@ def test_threshold_is_that_of_the_calibration_or_the_usual_one():
 
 
 def world(relation: str = ">", bound: float = 1.0) -> Any:
-    task = SimpleNamespace(constraint=Constraint("x", relation, bound), constraint_index=0)
-    return SimpleNamespace(unwrapped=SimpleNamespace(task=task))
+    return SimpleNamespace(unwrapped=SimpleNamespace(rule=Rule("x", relation, bound, column=0)))
 
 
 def test_perturbed_states_find_out_a_cost_that_looks_at_the_wrong_entry():
@@ -105,8 +104,7 @@ def test_uniform_is_every_reachable_cell_once():
 
 def test_the_band_of_which_nothing_can_be_known_is_left_out():
     """Demonstrations reach down to -1, the wall is at -3: what lies between counts against no cost."""
-    task = SimpleNamespace(constraint_index=0, constraint=SimpleNamespace(bound=-3.0, relation="<"))
-    env = SimpleNamespace(unwrapped=SimpleNamespace(task=task))
+    env = world("<", -3.0)
     band = quality.band_of(env, np.array([-1.0, -9.0]), np.array([5.0, 9.0]))
     rows = np.array([[-4.0, 0.0], [-2.0, 0.0], [-1.0, 0.0], [3.0, -2.0]])
     assert band(rows).tolist() == [False, True, False, False]
@@ -120,8 +118,7 @@ def test_the_band_of_which_nothing_can_be_known_is_left_out():
 
 
 def test_the_band_of_a_wall_above():
-    task = SimpleNamespace(constraint_index=0, constraint=SimpleNamespace(bound=0.5, relation=">"))
-    env = SimpleNamespace(unwrapped=SimpleNamespace(task=task))
+    env = world(">", 0.5)
     rows = np.array([[0.2], [0.45], [0.7]])
     assert quality.band_of(env, np.array([-1.0]), np.array([0.4]))(rows).tolist() == [False, True, False]
     assert not quality.band_of(env, np.array([-1.0]), np.array([0.9]))(rows).any()

@@ -187,6 +187,7 @@ def test_example(
     for line in re.findall(r"^# needs: (.+)$", script.read_text(), re.MULTILINE):
         for module in line.split(", "):
             pytest.importorskip(module)
+    monkeypatch.syspath_prepend(str(script.parent))  # as Python does
     runpy.run_path(str(script), run_name="__main__")
     said = capsys.readouterr().out
     assert said.strip(), "an example shows something"

@@ -163,7 +163,7 @@ def test_draws_until_there_are_enough(monkeypatch, tmp_path):
         seeds.append(seed)
         return found[0]
 
-    monkeypatch.setattr("tacit.demos.collect", collect)
+    monkeypatch.setattr(expert, "collect", collect)
     run = SimpleNamespace(
         name="x", path=tmp_path, config={"config": {"total_steps": 1}}, read=lambda name: {"command": "tacit expert"}
     )

@@ -143,7 +143,7 @@ def test_resumed_from_arrays_is_the_same_run():
     config = gacl.Config(**{**vars(CONFIG), **change})
     demos = pendulum_demos()
     whole = learn(gacl, config, demos, env="tacit/Pendulum-v0")
-    again = gacl.state_from_arrays(*gacl.state_to_arrays(whole[2][0]))
+    again = gacl.METHOD.from_arrays(*gacl.METHOD.to_arrays(whole[2][0]))
     rest = learn(gacl, config, demos, again, env="tacit/Pendulum-v0")
     assert len(rest) == len(whole) - 3 > 0
     assert same(whole[-1][0], rest[-1][0])
@@ -164,7 +164,7 @@ def test_in_a_run_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"discriminator_steps": 0}, "discriminator_steps is at least 1"),
+        ({"discriminator_steps": 0}, "discriminator_steps must be at least 1"),
         ({"start": "random"}, "start"),
         ({"bootstrap_steps": -1}, "bootstrap_steps cannot be negative"),
         ({"lr_constraint": -1.0}, "lr_constraint"),

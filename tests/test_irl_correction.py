@@ -122,7 +122,7 @@ def test_cost_file_is_the_correction(whole, tmp_path):
 def test_reset_makes_the_last_layers_anew(whole):
     config, steps = whole
     state = next(state for state, _ in steps if state.iteration == 2)
-    fresh = irl_correction._before(replace(config, total_steps=10_000), state, np.random.default_rng(0))
+    fresh = irl_correction.METHOD.before_forward(replace(config, total_steps=10_000), state, np.random.default_rng(0))
     old, new = state.forward.agent, fresh.agent
     for before, after, gain in (
         (old.params.critics[1], new.params.critics[1], 1.0),
@@ -137,7 +137,7 @@ def test_reset_makes_the_last_layers_anew(whole):
     assert int(old.opt_state.count) > 0
     assert int(new.opt_state.count) == 0
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves((new.opt_state.mu, new.opt_state.nu)))
-    never = irl_correction._before(irl_correction.Config(), state, np.random.default_rng(0))
+    never = irl_correction.METHOD.before_forward(irl_correction.Config(), state, np.random.default_rng(0))
     assert never is state.forward
 
 
@@ -149,9 +149,9 @@ def test_presets():
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--multiplier", "ascent"], "multiplier"),
-        (["--budget", "0.7"], "budget has no effect"),
-        (["--multiplier-lr", "1"], "multiplier_lr has no effect"),
+        (["--multiplier", "ascent"], "--multiplier has no effect"),
+        (["--budget", "0.7"], "--budget has no effect"),
+        (["--multiplier-lr", "1"], "--multiplier-lr has no effect"),
         (["--expert-square", "-1"], "expert_square"),
         (["--reset-actor", "-1"], "reset_actor"),
         (["--forward-steps", "0"], "forward_steps"),

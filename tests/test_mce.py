@@ -339,12 +339,12 @@ def test_guard_resets_a_trapped_policy():
     state = learn(replace(SMALL, total_steps=3000))[-1][0]
     config = replace(SMALL, total_steps=100_000)
     for expected in (0, 0, 1):
-        state, metrics = mce._guarded(config, state, 0.96 * config.ceiling)
+        state, metrics = mce.guarded(config, state, 0.96 * config.ceiling)
         assert (state.resets, metrics["guard/resets"]) == (expected, expected)
-    state, _ = mce._guarded(config, replace(state, saturated=2), 0.5 * config.ceiling)
+    state, _ = mce.guarded(config, replace(state, saturated=2), 0.5 * config.ceiling)
     assert (state.saturated, state.resets) == (0, 1)
     late = replace(config, total_steps=3000)
-    assert mce._guarded(late, replace(state, saturated=2), config.ceiling)[0].resets == 1
+    assert mce.guarded(late, replace(state, saturated=2), config.ceiling)[0].resets == 1
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,6 @@ def test_guard_resets_a_trapped_policy():
         ({"use_action": True}, 'use at="current"'),
         ({"lr_zeta": -1.0}, "lr_zeta cannot be negative"),
         ({"replay_share": 1.0}, "replay_share"),
-        ({"multiplier": "pid"}, "multiplier must be fixed"),
         ({"inputs": ("y",)}, "no feature 'y'; there are x"),
     ],
 )

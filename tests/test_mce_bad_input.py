@@ -123,12 +123,12 @@ NAN, INF = float("nan"), float("inf")
         ({"gamma": NAN}, "gamma must be a finite number"),
         ({"expert_square": INF}, "expert_square must be a finite number"),
         ({"clone_log_std": NAN}, "clone_log_std must be a finite number"),
-        ({"input_clip": NAN}, "input_clip must be a finite number"),
-        ({"pid_gains": (1.0, NAN, 0.0)}, "pid_gains must be a finite number"),
-        ({"terminal_cost": 1.0}, "terminal_cost has no effect in mce"),
-        ({"budget_per": "episode"}, "budget_per has no effect in mce"),
-        ({"multiplier_lr": 0.1}, "multiplier_lr has no effect in mce"),
-        ({"pid_smoothing": 0.1}, "pid_smoothing has no effect in mce"),
+        ({"input_clip": NAN}, "input_clip must be positive, it is nan"),
+        ({"pid_gains": (1.0, NAN, 0.0)}, "pid_gains has no effect"),
+        ({"terminal_cost": 1.0}, "terminal_cost has no effect, because"),
+        ({"budget_per": "episode"}, "budget_per has no effect, because"),
+        ({"multiplier_lr": 0.1}, "multiplier_lr has no effect, because"),
+        ({"pid_smoothing": 0.1}, "pid_smoothing has no effect, because"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_is_written(tmp_path, change, message):

@@ -298,11 +298,11 @@ def test_in_a_run_folder(tmp_path, monkeypatch):
         ({"weights": "both"}, "weights"),
         ({"delta": -1.0}, "delta cannot be negative"),
         ({"use_action": True}, 'use at="current"'),
-        ({"anneal": 0.0}, "anneal is above 0"),
+        ({"anneal": 0.0}, "anneal must be above 0 and at most 1"),
         ({"inputs": ("x_positon",)}, "did you mean 'x_position'"),
         ({"layers": (0,)}, "layers are sizes of at least 1"),
         ({"rollout_steps": 500}, "multiple of"),
-        ({"backward_steps": 0}, "backward_steps is at least 1"),
+        ({"backward_steps": 0}, "backward_steps must be at least 1"),
         ({"treshold": 1}, "does not know 'treshold'"),
     ],
 )
@@ -314,11 +314,11 @@ def test_settings_that_cannot_work(tmp_path, change, message):
 
 def test_one_hot_states_are_read_as_they_are():
     from tacit.demos import expert_demonstrations
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
 
     kwargs = {"observation": "index"}
     env = make_vec("tacit/Gridworld-v0", 4, **kwargs)
-    demos = expert_demonstrations(gridworld("tacit/Gridworld-v0", kwargs), 6, 0, observation="index")
+    demos = expert_demonstrations(exact_model("tacit/Gridworld-v0", kwargs), 6, 0, observation="index")
     config = me_icrl.Config(**{**vars(CONFIG), "n_envs": 4, "total_steps": 3000})
     state = list(me_icrl.learn(env, demos, config, 0))[-1][0]
     assert state.inputs.names[0] == "state[0]"

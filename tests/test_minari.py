@@ -142,10 +142,10 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     Path("ours-grid-v0.npz").write_bytes(b"mine")
     for args, said in (
-        (["demos", "export", "grid.npz", "minari:ours/grid-v0"], "there is a Minari dataset"),
+        (["demos", "export", "grid.npz", "minari:ours/grid-v0"], "the Minari dataset 'ours/grid-v0' exists"),
         (["demos", "import", "minari:ours/nothing-v0", "-o", "x.npz"], "there are: ours/grid-v0"),
         (["demos", "import", "minari:ours/grid-v0"], "ours-grid-v0.npz exists: say where to write with -o FILE"),
-        (["demos", "export", "grid.npz", "minari:///"], "no name of a Minari dataset"),
+        (["demos", "export", "grid.npz", "minari:///"], "not a name of a Minari dataset"),
     ):
         assert main(args) == 2
         assert said in capsys.readouterr().err

@@ -33,7 +33,7 @@ def test_process_noise_shakes_every_coordinate_but_not_the_reward(name):
     assert np.abs(np.corrcoef(noise.T) - np.eye(len(shaken))).max() < 0.15  # each coordinate its own draw
     if task.free_joint:
         np.testing.assert_allclose(np.linalg.norm(a.final_obs[:, 3:7], axis=1), 1.0)
-    np.testing.assert_array_equal(a.cost, task.constraint.violated(a.final_obs[:, 0]))
+    np.testing.assert_array_equal(a.cost, task.constraint.beyond(a.final_obs[:, 0]))
 
 
 # ---------------------------------------------------------------- the batched environment

@@ -112,7 +112,8 @@ def test_name_does_not_change_between_versions():
     ],
 )
 def test_runs_from_before_a_correction_are_not_taken_for_runs_of_today(algo, config, corrected):
-    settings = {**SETTINGS, "algo": algo, "config": config}
+    retired = {name: value for name, (value, _) in find(algo).history.retired.items()}
+    settings = {**SETTINGS, "algo": algo, "config": retired | config}
     before = storage.to_json({**settings, "demos": "00"}, sort_keys=True)
     was = f"{algo}-gridworld-s0-{storage.sha256_of_bytes(before.encode())[:8]}"
     assert (run_name(settings, find(algo).history) != was) == corrected

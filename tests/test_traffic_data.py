@@ -83,7 +83,7 @@ def test_the_shipped_traffic_is_like_the_published() -> None:
     assert sum(overlaps(one) for one in every) == 0
     alike = [one for one in every if comparable(one)]
     assert len(alike) >= 2
-    assert [row["name"] for row in comparison(alike) if not row["ok"]] == []
+    assert [row.name for row in comparison(alike) if not row.ok] == []
     for one in every:
         found = statistics(one)
         assert 22 < found["truck_speed_mean"] < 25.5

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.envs.traffic import SIMULATED, UNKNOWN, compact, files, highd, highd_write, notice
+from tacit.envs.options import notice
+from tacit.envs.traffic import SIMULATED, UNKNOWN, compact, files, highd, highd_write
 from tacit.envs.traffic.files import load, load_all, traffic_of
 from tacit.envs.traffic.layout import Rules, build
 from tacit.envs.traffic.neighbours import Neighbours

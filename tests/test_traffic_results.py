@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tacit.envs.capabilities import capabilities
 from tacit.envs.traffic import layout
 from tacit.envs.traffic.env import TrafficVectorEnv
 from tacit.evaluate import Episodes, evaluate, summarize
@@ -73,10 +74,11 @@ def test_the_rule_is_a_bound_on_a_feature() -> None:
         env = TrafficVectorEnv(1, constraint, traffic=road(Car(x=100.0)))
         obs = rng.uniform(0.0, 80.0, (500, 74))
         obs[:, 7] = 0.0  # no lateral speed
-        value, task = obs[:, env.task.constraint_index], env.task.constraint
-        expected = value < task.bound if task.relation == "<" else value > task.bound
-        np.testing.assert_array_equal(env.rule.violated(obs), expected)
-        assert str(task) == f"{task.feature} {task.relation} {task.bound:g}"
+        rule = capabilities(env).rule
+        value = rule.values(obs)
+        expected = value < rule.bound if rule.relation == "<" else value > rule.bound
+        np.testing.assert_array_equal(rule.violated(obs), expected)
+        assert str(rule) == f"{rule.feature} {rule.relation} {rule.bound:g}"
 
 
 def test_an_expert_with_a_margin_is_charged_earlier() -> None:
@@ -84,5 +86,5 @@ def test_an_expert_with_a_margin_is_charged_earlier() -> None:
     cost = cautious_cost(env, 2.0)
     assert cost is not None
     obs = np.zeros((3, 74))
-    obs[:, env.task.constraint_index] = (19.0, 21.0, 23.0)
+    obs[:, capabilities(env).rule.column] = (19.0, 21.0, 23.0)
     np.testing.assert_array_equal(cost(obs, obs, obs), [1.0, 1.0, 0.0])

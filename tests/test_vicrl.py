@@ -162,10 +162,10 @@ def test_cost_is_the_mean_and_samples_average_to_it():
     again = LearnedCost.from_arrays(*cost.to_arrays())
     np.testing.assert_array_equal(again(obs), cost(obs))
     many, act = np.repeat(obs, 2000, axis=0), np.zeros((14_000, 1), np.float32)
-    sampled = vicrl._charged(state, config, np.random.default_rng(0))(many, act, many).reshape(7, -1)
+    sampled = vicrl.METHOD.charged(config, state, np.random.default_rng(0))(many, act, many).reshape(7, -1)
     np.testing.assert_allclose(sampled.mean(axis=1), cost(obs), atol=0.03)
     assert sampled.std(axis=1).min() > 0.01
-    mean = vicrl._charged(state, vicrl.Config(**{**vars(config), "cost": "mean"}), np.random.default_rng(0))
+    mean = vicrl.METHOD.charged(vicrl.Config(**{**vars(config), "cost": "mean"}), state, np.random.default_rng(0))
     np.testing.assert_array_equal(mean(obs, act[:7], obs), cost(obs))
 
 

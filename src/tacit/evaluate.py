@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import stats
+from tacit.envs.capabilities import capabilities
+from tacit.envs.registry import autoreset_mode
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate_exact import (
     CostQuality,
@@ -151,7 +153,7 @@ def evaluate(
     records: list[list[tuple[Any, ...]]] = [[] for _ in range(copies)]
     resetting = np.zeros(copies, dtype=bool)  # in next-step mode: this step only resets the copy
     reports_cost = True
-    names = getattr(env.unwrapped, "outcomes", None)
+    names = capabilities(env).outcomes
     while any(len(record) < wanted for record, wanted in zip(records, quota, strict=True)):
         actions = policy(obs, rng)
         with _of_environment():
@@ -273,7 +275,7 @@ def _step_costs(
 
 
 def _autoreset_mode(env: VectorEnv) -> str:
-    mode = getattr(env.metadata.get("autoreset_mode"), "value", env.metadata.get("autoreset_mode"))
+    mode = autoreset_mode(env)
     if mode not in ("SameStep", "NextStep"):
         raise UserError(
             f"evaluation needs a vector environment that resets its copies automatically; {env} declares {mode!r}. "

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
-from tacit.envs.options import GRIDWORLD, check_env, gridworld, listed, other_options, resolve_env
+from tacit.envs.options import check_env, exact_model, has_expert, listed, other_options, resolve_env
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, run_name
@@ -219,7 +219,7 @@ def _demonstrated(env: str) -> bool:
     """Are there demonstrations without anybody bringing them?"""
     from tacit import demos as demonstrations
 
-    return demonstrations.shipped(env) is not None or env.rpartition(":")[2] == GRIDWORLD
+    return demonstrations.shipped(env) is not None or has_expert(env)
 
 
 def prepare(
@@ -258,7 +258,7 @@ def prepare(
             f"warning: {demos} was driven in the simulated traffic that comes with Tacit, not in yours; "
             f"`tacit expert {env} --recordings DIR` makes demonstrations there, for --demos"
         )
-    grid = gridworld(env, env_kwargs)
+    grid = exact_model(env, env_kwargs)
     if grid is not None:
         demonstrations.validate(data, grid)
     else:
@@ -277,7 +277,7 @@ def _called(demos: str | Demonstrations) -> str:
 
 def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
     """Demonstrations of the built-in expert; UserError where there is none."""
-    spec = gridworld(env, env_kwargs)
+    spec = exact_model(env, env_kwargs)
     if spec is None:
         raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
     from tacit.demos import expert_demonstrations

@@ -1,4 +1,4 @@
-"""A trained policy as an artefact: arrays in, actions out, NumPy only.
+"""A trained policy: arrays in, actions out, NumPy only.
 
     policy = Policy.from_arrays(*storage.load_arrays("policy.safetensors"))
     action = policy.act(obs, rng)                        # one observation or a batch of them
@@ -33,7 +33,7 @@ _MATCHED = ("n_states", "n_actions", "low", "high", "obs_size")
 
 @dataclass(frozen=True)
 class Interface:
-    """What goes into a policy and what comes out of it, with the conversions between the environment and the networks.
+    """Inputs and outputs of a policy, and the conversions between environment and networks.
 
     Observations become float32 vectors of length `obs_size` (a Discrete observation becomes one-hot). In a Box action
     space the policy works in coordinates where the box is [-1, 1] (`scaled`), or in the box's own.
@@ -48,12 +48,12 @@ class Interface:
     """Number of discrete actions; 0 for a Box."""
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    """Box of the actions."""
+    """Bounds of the actions."""
     scaled: bool = True
 
     @classmethod
     def of(cls, observation_space: Space[Any], action_space: Space[Any], *, scaled: bool = True) -> Interface:
-        """From the spaces of one environment (not of a vector of them)."""
+        """The interface to a single environment with these spaces."""
         from gymnasium.spaces import Box, Discrete
 
         if isinstance(observation_space, Discrete) and observation_space.start == 0:
@@ -219,18 +219,18 @@ class Policy:
 
     def _check(self) -> None:
         """UserError unless the arrays have the shapes that the interface announces, and hold finite floats."""
-        face = self.interface
+        interface = self.interface
         arrays = (self.obs_mean, self.obs_scale, *self.weights, *self.biases)
         arrays = arrays if self.log_std is None else (*arrays, self.log_std)
-        sizes = [face.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
+        sizes = [interface.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
         fits = (
             bool(self.weights)
             and [weight.shape for weight in self.weights] == list(pairwise(sizes))
             and [bias.shape for bias in self.biases] == [(size,) for size in sizes[1:]]
-            and sizes[-1] == face.act_size
-            and self.obs_mean.shape == self.obs_scale.shape == (face.obs_size,)
-            and (self.log_std is None) == bool(face.n_actions)
-            and (self.log_std is None or self.log_std.shape == (face.act_size,))
+            and sizes[-1] == interface.act_size
+            and self.obs_mean.shape == self.obs_scale.shape == (interface.obs_size,)
+            and (self.log_std is None) == bool(interface.n_actions)
+            and (self.log_std is None or self.log_std.shape == (interface.act_size,))
             and self.obs_clip > 0
         )
         if not fits or not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
@@ -238,21 +238,21 @@ class Policy:
 
 
 def interface_from(fields: Mapping[str, Any]) -> Interface:
-    """The Interface whose fields a JSON file holds; UserError when they are not those of one."""
+    """The Interface whose fields a JSON file holds. UserError if they do not describe one."""
     try:
         low, high = (tuple(float(bound) for bound in fields[name]) for name in ("low", "high"))
-        face = Interface(**{**fields, "low": low, "high": high})
+        interface = Interface(**{**fields, "low": low, "high": high})
     except (KeyError, TypeError, ValueError):
         raise UserError("the description of observations and actions in this file is damaged") from None
-    sizes = (face.obs_size, face.act_size, face.n_states, face.n_actions)
+    sizes = (interface.obs_size, interface.act_size, interface.n_states, interface.n_actions)
     sound = (
         all(type(size) is int and 0 <= size <= MOST_INPUTS for size in sizes)
-        and face.n_states in (0, face.obs_size)
-        and face.n_actions in (0, face.act_size)
-        and len(low) == len(high) == (0 if face.n_actions else face.act_size)
-        and isinstance(face.scaled, bool)
+        and interface.n_states in (0, interface.obs_size)
+        and interface.n_actions in (0, interface.act_size)
+        and len(low) == len(high) == (0 if interface.n_actions else interface.act_size)
+        and isinstance(interface.scaled, bool)
         and all(a <= b for a, b in zip(low, high, strict=True))
     )
     if not sound:
-        raise UserError("the description of observations and actions in this file makes no sense: it is damaged")
-    return face
+        raise UserError("the description of observations and actions in this file contradicts itself: it is damaged")
+    return interface

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find
 from tacit.commands import call, print_json
-from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
+from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
 from tacit.commands.summary import print_summary
+from tacit.envs.gridworld import ENV_ID as GRIDWORLD
 from tacit.errors import RunFailed
 from tacit.launch import execute, make_demonstrations
 from tacit.report import write_report
@@ -44,7 +45,7 @@ def demo(
         json: Print the summary as JSON.
     """
     env_kwargs = resolve_env(GRIDWORLD, options.given())
-    spec = gridworld(GRIDWORLD, env_kwargs)
+    spec = exact_model(GRIDWORLD, env_kwargs)
     assert spec is not None
     talk = sys.stderr if json else sys.stdout
     print(
@@ -82,7 +83,7 @@ def demo(
     print(f"\nThe report, with pictures: {report}")
 
 
-def _keeps(spec: GridworldSpec, rate: float) -> str:
+def _keeps(spec: GridworldSpec, rate: float | None) -> str:
     """How well the expert keeps to the constraint in these demonstrations, which are a sample."""
     if not spec.constrained.any():
         return "There is no X on this map: nothing is forbidden, so there is nothing to learn."

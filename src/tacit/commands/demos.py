@@ -1,6 +1,6 @@
-"""Demonstrations: make them with the built-in expert, look at a file, check it, or bring your own data.
+"""Make demonstrations with the built-in expert, look at a file, check it, or import your own data.
 
-One file format, .npz with arrays and a JSON card and no pickles; docs/demonstrations.md describes it.
+There is one file format: .npz with arrays and a JSON card, without pickles. docs/demonstrations.md describes it.
 
 Examples:
   tacit demos make tacit/Gridworld-v0 --slip 0.2 --n 50 --seed 0 -o expert.npz
@@ -17,18 +17,22 @@ Examples:
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
+from tacit import demos as demonstrations
 from tacit.commands import EnvId, FilePath, call, facts, key_values, print_json
-from tacit.commands.environment import GRIDWORLD, EnvOptions, Options, gridworld, resolve_env
+from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
+from tacit.demos import Demonstrations
+from tacit.demos.convert import read_any
+from tacit.demos.data import Card
+from tacit.envs.gridworld import ENV_ID
+from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
-
-if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
+from tacit.interop.pickles import demonstrations as from_pickle_file
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
@@ -36,7 +40,7 @@ Output = Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
 
 
 def make(
-    env: EnvId = GRIDWORLD,
+    env: EnvId = ENV_ID,
     /,
     *,
     out: Output,
@@ -47,40 +51,37 @@ def make(
     options: Options = EnvOptions(),  # noqa: B008 (frozen)
     json: bool = False,
 ) -> None:
-    """Let the built-in expert, who knows the constraint, demonstrate.
+    """Write demonstrations of the built-in expert, which knows the constraint.
 
     Args:
         env: Environment.
         out: File to write, something.npz.
         n: Number of trajectories.
-        seed: Of everything random.
-        beta: The expert's temperature; smaller is closer to optimal.
+        seed: Random seed.
+        beta: Temperature of the expert. A smaller value is closer to optimal.
         weight: Reward that the expert gives up to avoid one violating step.
         options: Options of the environment.
         json: Print the file's card as JSON.
     """
-    from tacit.demos import expert_demonstrations, save
-
     env_kwargs = resolve_env(env, options.given())
-    spec = gridworld(env, env_kwargs)
-    if spec is None:
-        raise UserError(f"there is no built-in expert for {env}; there is one for {GRIDWORLD}")
+    model = exact_model(env, env_kwargs)
+    if model is None:
+        raise UserError(f"there is no built-in expert for {env}; there is one for {ENV_ID}")
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
-    demos = expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"), **chosen)
-    save(demos, out)
-    _tell(demos, out, json)
+    observation = env_kwargs.get("observation", "position")
+    demos = demonstrations.expert_demonstrations(model, n, seed, observation=observation, **chosen)
+    demonstrations.save(demos, out)
+    _print(demos, out, json)
 
 
 def show(file: FilePath, /, *, json: bool = False) -> None:
-    """What is in a demonstration file: how many, how long, what they earn, how they were made.
+    """Show what a demonstration file holds: how many episodes, how long, what they earn, how they were made.
 
     Args:
         file: Demonstration file.
         json: Print the file's card as JSON.
     """
-    from tacit.demos import load
-
-    _tell(load(file), file, json)
+    _print(demonstrations.load(file), file, json)
 
 
 def validate(
@@ -91,17 +92,15 @@ def validate(
     options: Options = EnvOptions(),  # noqa: B008 (frozen)
     json: bool = False,
 ) -> None:
-    """Check a file and whether it fits an environment; exit status 2 if it does not.
+    """Check a file, and whether it fits an environment. The exit status is 2 if it does not.
 
     Args:
         file: Demonstration file.
-        env: Environment; the one that the file names when not given.
-        options: Options of the environment; those in the file when not given.
+        env: Environment. If left out, the one that the file names.
+        options: Options of the environment. If left out, those in the file.
         json: Print the problems as JSON.
     """
-    from tacit.demos import load, problems
-
-    demos = load(file)
+    demos = demonstrations.load(file)
     named = demos.card.get("env")
     target = env or named
     if target is None:
@@ -112,14 +111,14 @@ def validate(
             f"say so: tacit demos validate {file} {target}"
         )
     given = options.given() or (demos.card.get("env_kwargs") or {} if target == named else {})
-    found = problems(demos, _build(target, resolve_env(target, given)))
+    problems = demonstrations.problems(demos, _build(target, resolve_env(target, given)))
     if json:
-        print_json({"file": file, "env": target, "problems": found})
-    elif not found:
+        print_json({"file": file, "env": target, "problems": problems})
+    elif not problems:
         print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, all fit {target}")
-    if found:
-        more = f" (and {len(found) - 3} more problems; --json lists them)" if len(found) > 3 else ""
-        raise UserError(f"{file} does not fit {target}: {'; '.join(found[:3])}{more}")
+    if problems:
+        more = f" (and {len(problems) - 3} more problems; --json lists them)" if len(problems) > 3 else ""
+        raise UserError(f"{file} does not fit {target}: {'; '.join(problems[:3])}{more}")
 
 
 def convert(
@@ -132,24 +131,22 @@ def convert(
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Between .csv tables, plain .npz arrays and demonstration files.
+    """Convert between .csv tables, plain .npz arrays and demonstration files.
 
     Args:
         source: File to read: .csv or .npz.
         target: File to write: .npz or .csv.
-        in_env: The environment that the data come from, to be noted in the file.
+        in_env: Environment that the data come from. It is noted in the file.
         options: Options of that environment.
         drop_unfinished: Drop last actions whose outcome was not recorded.
         json: Print the file's card as JSON.
     """
-    from tacit import demos
-
-    card: dict[str, Any] = {}
+    card: Card = {}
     if in_env is not None:
         card = {"env": in_env, "env_kwargs": resolve_env(in_env, options.given())}
     elif options.given():
         raise UserError("--layout, --slip and --env are options of an environment: say which one with --in-env ENV")
-    _tell(demos.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
+    _print(demonstrations.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
 
 
 def import_(
@@ -162,18 +159,16 @@ def import_(
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Bring your own data: a .csv table, .npz arrays, or a Minari dataset, checked against an environment.
+    """Import a .csv table, .npz arrays, or a Minari dataset, checked against an environment.
 
     Args:
         source: log.csv, arrays.npz or minari:DATASET.
         env: Environment that the data come from. With it every step is checked before anything is written.
         option: Options of that environment.
-        out: File to write, something.npz; named after the source when not given.
+        out: File to write, something.npz. If left out, it is named after the source.
         drop_unfinished: Drop last actions of a table whose outcome was not recorded.
         json: Print the file's card as JSON.
     """
-    from tacit.demos.convert import read_any
-
     target = out or _named_after(source)
     _write(read_any(source, drop_unfinished=drop_unfinished), source, env, option, target, json)
 
@@ -182,20 +177,18 @@ def _write(
     data: Demonstrations, source: str, env: str | None, option: tuple[str, ...], target: str, json: bool
 ) -> None:
     """Check imported demonstrations against their environment, if one is named, and write them."""
-    from tacit import demos
-
     if env is None and option:
         raise UserError("--option is about an environment: say which one with --env ENV")
     if env is not None:
         env_kwargs = resolve_env(env, key_values(option, "--option"))
         built = _build(env, env_kwargs)
-        data = demos.for_environment(data, built, env, env_kwargs)
-        found = demos.problems(data, built)
-        if found:
-            more = f" (and {len(found) - 3} more problems)" if len(found) > 3 else ""
-            raise UserError(f"{source} does not fit {env}: {'; '.join(found[:3])}{more}")
-    demos.save(data, target)
-    _tell(data, target, json)
+        data = demonstrations.for_environment(data, built, env, env_kwargs)
+        problems = demonstrations.problems(data, built)
+        if problems:
+            more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
+            raise UserError(f"{source} does not fit {env}: {'; '.join(problems[:3])}{more}")
+    demonstrations.save(data, target)
+    _print(data, target, json)
 
 
 def from_pickle(
@@ -208,7 +201,7 @@ def from_pickle(
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Read an old pickle without running it: NumPy arrays, dicts, lists, numbers and text, and nothing else.
+    """Import an old pickle without running it. Only NumPy arrays, dicts, lists, numbers and text are read.
 
     Args:
         source: Pickle file with an episode, a list of episodes, or the arrays of a demonstration file.
@@ -218,9 +211,7 @@ def from_pickle(
         drop_unfinished: Drop last actions whose outcome was not recorded.
         json: Print the file's card as JSON.
     """
-    from tacit.interop.pickles import demonstrations
-
-    _write(demonstrations(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
+    _write(from_pickle_file(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
 
 
 def _named_after(source: str) -> str:
@@ -232,47 +223,45 @@ def _named_after(source: str) -> str:
 
 
 def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET")], /) -> None:
-    """Write demonstrations for other programs.
+    """Write demonstrations in a format of other programs.
 
     Args:
         file: Demonstration file.
         target: table.csv, or minari:NAME for a Minari dataset, such as minari:mine/tank/operators-v0.
     """
-    from tacit.demos import load, to_csv
-
-    demos = load(file)
+    demos = demonstrations.load(file)
     if target.startswith("minari:"):
         from tacit.interop.minari import to_minari
 
         to_minari(demos, target)
     elif target.endswith(".csv"):
-        to_csv(demos, target)
+        demonstrations.to_csv(demos, target)
     else:
         raise UserError(f"demonstrations are exported to something.csv or minari:NAME, not {target!r}")
     print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
 
 
-def _build(env: str, env_kwargs: dict[str, Any]) -> Any:
-    from tacit.envs.registry import make
-
-    spec = gridworld(env, env_kwargs)
-    return make(env, **env_kwargs) if spec is None else spec
-
-
-MADE = ("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed")
-TOLD = (*MADE, "constraint", "distance_kept", "sha256")
+def _build(env: str, env_kwargs: Mapping[str, Any]) -> Any:
+    """What demonstrations are checked against: the exact model if there is one, else the environment."""
+    model = exact_model(env, env_kwargs)
+    return make_env(env, **env_kwargs) if model is None else model
 
 
-def _tell(demos: Demonstrations, file: str, json: bool) -> None:
+PRINTED = (
+    *("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed"),
+    *("constraint", "distance_kept", "sha256"),
+)
+"""Entries of a card that are printed."""
+
+
+def _print(demos: Demonstrations, file: str, json: bool) -> None:
     card = demos.full_card()
     if json:
         return print_json({"file": file, **card})
     print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps")
-    texts = {key: card.get(key) for key in TOLD}
-    shown = {
-        key: json_module.dumps(v) if isinstance(v, dict | list) else v for key, v in texts.items() if v is not None
-    }
-    facts({**shown, **{key.replace("_", " "): value for key, value in card["statistics"].items()}})
+    values = {key: card[key] for key in PRINTED if card.get(key) is not None}
+    texts = {key: json_module.dumps(v) if isinstance(v, dict | list) else v for key, v in values.items()}
+    facts({**texts, **{key.replace("_", " "): value for key, value in card["statistics"].items()}})
 
 
 def main(args: list[str]) -> Any:

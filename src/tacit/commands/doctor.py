@@ -1,4 +1,4 @@
-"""Is this installation in order? Versions, threads, and which extras are missing and how to get them.
+"""Check this installation: versions, threads, and which extras are missing and how to get them.
 
 Exit status 1 when something that the core needs is missing or too old.
 
@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit import __version__
 from tacit.commands import call, facts, new_table, print_json, print_table
 from tacit.machine import usable_cpus
 from tacit.run import versions
@@ -55,14 +56,15 @@ def requirements() -> dict[str, list[Requirement]]:
     file = ROOT / "pyproject.toml"
     if file.is_file():
         table = tomllib.loads(file.read_text("utf-8"))["project"]
-        found = {"": table["dependencies"], **table["optional-dependencies"]}
-        return _written_out({extra: [Requirement(text) for text in texts] for extra, texts in found.items()})
-    found = {"": [], **{extra: [] for extra in metadata.metadata("tacit").get_all("Provides-Extra") or []}}
+        texts = {"": table["dependencies"], **table["optional-dependencies"]}
+        return _written_out({extra: [Requirement(line) for line in lines] for extra, lines in texts.items()})
+    wanted: dict[str, list[Requirement]]
+    wanted = {"": [], **{extra: [] for extra in metadata.metadata("tacit").get_all("Provides-Extra") or []}}
     for text in metadata.requires("tacit") or []:
         requirement = Requirement(text)
         extra = re.search(r"extra == ['\"]([^'\"]+)", str(requirement.marker or ""))
-        found.setdefault(extra[1] if extra else "", []).append(requirement)
-    return _written_out(found)
+        wanted.setdefault(extra[1] if extra else "", []).append(requirement)
+    return _written_out(wanted)
 
 
 def _written_out(extras: dict[str, list[Requirement]]) -> dict[str, list[Requirement]]:
@@ -80,19 +82,17 @@ def _written_out(extras: dict[str, list[Requirement]]) -> dict[str, list[Require
 
 
 def examine() -> dict[str, Any]:
-    """Everything that `tacit doctor` tells, as plain data."""
-    from tacit import __version__
-
+    """What `tacit doctor` reports, as plain data."""
     needed = requirements()
     names = {extra: list(dict.fromkeys(one.name for one in wanted)) for extra, wanted in needed.items()}
     core = versions(names[""])
     extras: dict[str, dict[str, Any]] = {}
     for extra in sorted(names.keys() - {""}, key=lambda name: [*PURPOSES, name].index(name)):
-        found = versions(names[extra])
-        missing = [package for package in names[extra] if package not in found]
+        present = versions(names[extra])
+        missing = [package for package in names[extra] if package not in present]
         extras[extra] = {
             "purpose": PURPOSES.get(extra, ""),
-            "versions": found,
+            "versions": present,
             "missing": missing,
             "install": f"pip install 'tacit[{extra}]'" if missing else None,
         }
@@ -216,44 +216,44 @@ def _pools() -> list[dict[str, Any]]:
 
 
 def doctor(*, json: bool = False) -> int:
-    """Examine the installation.
+    """Check the installation.
 
     Args:
         json: Print JSON.
     """
-    found = examine()
-    status = 1 if found["missing"] or any(one["for"] == "core" for one in found["mismatches"]) else 0
+    state = examine()
+    status = 1 if state["missing"] or any(one["for"] == "core" for one in state["mismatches"]) else 0
     if json:
-        print_json(found)
+        print_json(state)
         return status
-    core, extras, threads = found["core"], found["extras"], found["threads"]
+    core, extras, threads = state["core"], state["extras"], state["threads"]
     facts(
         {
-            "tacit": found["tacit"],
-            "python": f"{found['python']} on {found['platform']}",
-            "processors": found["cpu_count"],
+            "tacit": state["tacit"],
+            "python": f"{state['python']} on {state['platform']}",
+            "processors": state["cpu_count"],
             **{name: value or "not set" for name, value in threads.items()},
         }
     )
     table = new_table("part", "for", "state")
     for column in table.columns:
         column.justify = "left"
-    missing = ", ".join(f"{package} missing" for package in found["missing"])
+    missing = ", ".join(f"{package} missing" for package in state["missing"])
     table.add_row("core", "the exact method, gridworld, reports", missing or _listed(core))
     for name, extra in extras.items():
         lacking = ", ".join(f"{package} missing" for package in extra["missing"])
         table.add_row(name, extra["purpose"], lacking or _listed(extra["versions"]))
     print_table(table)
-    if found["missing"]:
-        print(f"to get what the core lacks: pip install {' '.join(found['missing'])}")
+    if state["missing"]:
+        print(f"to get what the core lacks: pip install {' '.join(state['missing'])}")
     for name, extra in extras.items():
         if extra["install"]:
             print(f"to get {name}: {extra['install']}")
-    for line in found["advice"]:
+    for line in state["advice"]:
         print(f"advice: {line}")
-    if found["unlocked"]:
-        names = ", ".join(f"{name} ({version})" for name, version in found["unlocked"].items())
-        print(f"note: other versions than requirements/dev.lock has, in brackets: {names}")
+    if state["unlocked"]:
+        names = ", ".join(f"{name} ({version})" for name, version in state["unlocked"].items())
+        print(f"note: these versions differ from requirements/dev.lock (in brackets): {names}")
     return status
 
 

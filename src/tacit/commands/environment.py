@@ -1,34 +1,35 @@
-"""Which environment a command is about: its options on the command line. (Not a verb.)"""
+"""Options of environments on the command line, shared by the commands. (Not a command itself.)"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from tacit.commands import key_values
-from tacit.envs.options import GRIDWORLD, check_env, gridworld, listed, resolve_env
+from tacit.envs.families import Options as Kwargs
+from tacit.envs.options import check_env, exact_model, listed, resolve_env
 from tacit.errors import UserError
 
-__all__ = ["GRIDWORLD", "EnvOptions", "Options", "check_env", "gridworld", "listed", "resolve_env"]
+__all__ = ["EnvOptions", "Options", "check_env", "exact_model", "listed", "resolve_env"]
 
 
 @dataclass(frozen=True)
 class EnvOptions:
-    """The environment's options; those that everybody changes have names of their own."""
+    """Options of the environment. The most common ones have names of their own."""
 
     layout: Annotated[str | None, tyro.conf.arg(metavar="MAP")] = None
-    """Gridworld: a built-in map (`tacit envs --layouts`) or a map file."""
+    """Gridworld: built-in map (`tacit envs --layouts`) or map file."""
     slip: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
-    """Gridworld: the probability that an action is ignored."""
+    """Gridworld: probability that an action is ignored."""
     recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
-    """Highway: a folder with recordings (highD's CSV files, CommonRoad XML) instead of the package's simulated ones."""
+    """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
     env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
-    """Any options of the environment, such as moves=8 horizon=100."""
+    """Any option of the environment, such as moves=8 horizon=100."""
 
-    def given(self) -> dict[str, Any]:
-        """Those that were given, as keyword arguments."""
+    def given(self) -> Kwargs:
+        """The options that were given, as keyword arguments of the environment."""
         given = key_values(self.env, "--env")
         for key, value in (("layout", self.layout), ("slip", self.slip), ("recordings", self.recordings)):
             if value is not None and given.setdefault(key, value) != value:

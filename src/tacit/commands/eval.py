@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import RunPath, call, open_run, print_json
-from tacit.commands.environment import check_env, gridworld
+from tacit.commands.environment import check_env, exact_model
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.cost import quality
 from tacit.envs.registry import make_vec
@@ -79,7 +79,7 @@ def sampled(run: Run, episodes: int, seed: int) -> Row:
     """Means and intervals over fresh episodes."""
     policy = load_policy(run)
     env = make_vec(run.config["env"], min(COPIES, episodes), **run.config["env_kwargs"])
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     discount = spec.discount if spec else run.config["config"].get("gamma", 1.0)
     try:
         row = summarize(run_episodes(env, policy, episodes, seed=seed, discount=discount))
@@ -101,7 +101,7 @@ def load_policy(run: Run) -> Any:
 
 def computed(run: Run) -> Summary:
     """{"table", "cost_quality"} without sampling error; {} where there is no exact model."""
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     if spec is None or run.load_model("policy")[1].get("kind") != "tabular":
         return {}
     policy, cost = run.load_model("policy")[0].get("policy"), run.load_model("cost")[0].get("cost")

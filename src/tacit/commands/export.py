@@ -1,10 +1,10 @@
-"""Take a run's policy and learned cost to other programs, complete with scaling and clipping.
+"""Export the policy and the learned cost of a run for other programs, with scaling and clipping built in.
 
   tacit export RUN --onnx DIR       policy.onnx, cost.onnx, map.onnx; compared with the original in onnxruntime
   tacit export RUN --torch DIR      the state dicts of torch modules, as .safetensors
   tacit export RUN --sb3 DIR        policy.zip, a PPO model of Stable-Baselines3
 
-What goes in and what comes out is described in docs/interop.md. Demonstrations are exported by `tacit demos export`.
+docs/interop.md describes inputs and outputs. `tacit demos export` exports demonstrations.
 
 Examples:
   tacit export runs/mce-pendulum-s0-3fa1b2c4 --onnx exported
@@ -13,6 +13,7 @@ Examples:
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,25 +28,23 @@ Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR")]
 def export(
     run: RunPath, /, *, onnx: Folder = None, torch: Folder = None, sb3: Folder = None, json: bool = False
 ) -> None:
-    """Export.
+    """Export a run.
 
     Args:
         run: Run folder, or its name within ./runs.
         onnx: Write ONNX files into this folder.
         torch: Write torch state dicts into this folder.
-        sb3: Write a model of Stable-Baselines3 into this folder.
+        sb3: Write a Stable-Baselines3 model into this folder.
         json: Print the files, with the largest difference from the original, as JSON.
     """
     opened = open_run(run)
     files: dict[str, float] = {}
     for module, folder in (("onnx", onnx), ("torch", torch), ("sb3", sb3)):
         if folder is not None:
-            from importlib import import_module
-
             written = import_module(f"tacit.interop.{module}").export(opened, folder)
             files |= {str(Path(folder) / name): difference for name, difference in written.items()}
     if not files:
-        raise UserError("say what to export: --onnx DIR, --torch DIR or --sb3 DIR")
+        raise UserError("nothing to export: give --onnx DIR, --torch DIR or --sb3 DIR")
     if json:
         return print_json({"run": opened.path, "files": files})
     for file, difference in files.items():

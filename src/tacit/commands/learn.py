@@ -116,12 +116,22 @@ def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, An
     """(environment, preset, settings) before the parser exists, because they decide on the parser's defaults."""
     env_id = next((arg for arg in args if not arg.startswith("-")), "")
     preset = algorithm.preset
+    refuse_retired(algorithm, args)
     for i, arg in enumerate(args):
         if arg == "--preset" and i + 1 < len(args):
             preset = args[i + 1]
         elif arg.startswith("--preset="):
             preset = arg.partition("=")[2]
     return env_id, preset, algorithm.config(env_id, preset)
+
+
+def refuse_retired(algorithm: Algorithm, args: list[str]) -> None:
+    """UserError for an option that the algorithm had once, with the reason why it is gone."""
+    for arg in args:
+        option = arg.partition("=")[0]
+        retired = algorithm.history.retired.get(option.removeprefix("--").replace("-", "_"))
+        if option.startswith("--") and retired is not None:
+            raise UserError(f"{option} has no effect in {algorithm.name}, because {retired[1]}: leave it out")
 
 
 def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:

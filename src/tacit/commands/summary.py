@@ -9,7 +9,7 @@ from typing import cast
 from rich.console import Console
 
 from tacit.commands import fits, new_table, print_table
-from tacit.envs.traffic import notice
+from tacit.envs.options import notice
 from tacit.explain import findings
 from tacit.metrics import AGENTS, lookup
 from tacit.run import Run

@@ -52,7 +52,7 @@ def main(args: list[str]) -> Any:
             seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.
             shared: Leave out the inputs that ENV does not have (additive costs only).
-            charge: What costs: the excess over the threshold, the cost beyond a budget from demonstrations, or all of it.
+            charge: What costs: the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
             set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
             options: Options of ENV.
             out: Folder in which the run folder is made.

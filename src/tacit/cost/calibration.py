@@ -30,7 +30,7 @@ from tacit.cost import LearnedCost, load_cost
 from tacit.cost.card import save_cost, saved_costs
 from tacit.cost.table import TableCost
 from tacit.demos import Demonstrations, Trajectory, expert_policy, load, sample_demonstrations
-from tacit.envs.options import gridworld
+from tacit.envs.options import exact_model
 from tacit.errors import UserError
 from tacit.run import storage
 from tacit.run.summary import CalibrationEntry, Power, Rejected
@@ -193,7 +193,7 @@ def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | N
 
 def nominal_of_gridworld(run: Run) -> Demonstrations | None:
     """Episodes of the exact unconstrained agent; None where there is no exact model."""
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     if spec is None:
         return None
     beta = run.config["config"].get("beta", 0.1) if run.config["algo"] == "mce-exact" else 0.1

@@ -13,7 +13,7 @@ it is judged on several distributions:
     uniform     every reachable state once; only where there are finitely many
 
 The first three are labelled by the environment's own cost of those steps, the last two by the rule that the environment
-states (`task` of robots and highway) or by its map of cells. States without a label are left out. The threshold is that
+states (`capabilities(env).rule`) or by its map of cells. States without a label are left out. The threshold is that
 of `tacit calibrate`, or without one `calibration.usual_threshold`, which `tacit explain` uses too.
 """
 
@@ -31,6 +31,7 @@ from tacit import stats
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.calibration import held_out, rejected, scores, usual_threshold
 from tacit.cost.card import saved_costs
+from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
 from tacit.evaluate import reachable_states
@@ -134,12 +135,8 @@ def labelled(rows: Array, truth: Array) -> States | None:
 
 def rule_of(env: VectorEnv) -> Callable[[Array], NDArray[np.bool_]] | None:
     """observations (n, obs_size) -> (n,) which break the rule that the environment states; None if it states none."""
-    task = getattr(env.unwrapped, "task", None)
-    if task is None:
-        return None
-    if hasattr(task, "violated"):  # of whole observations
-        return lambda obs: np.asarray(task.violated(obs), dtype=bool)
-    return lambda obs: np.asarray(task.constraint.violated(obs[:, task.constraint_index]), dtype=bool)
+    rule = capabilities(env).rule
+    return None if rule is None else rule.violated
 
 
 def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], NDArray[np.bool_]] | None:
@@ -148,11 +145,11 @@ def band_of(env: VectorEnv, lowest: Array, highest: Array) -> Callable[[Array], 
     Entries of the demonstrations reach from `lowest` to `highest` (width,). If those go beyond the limit, no row lies
     in between. None where the environment's rule is not a bound on one feature.
     """
-    task = getattr(env.unwrapped, "task", None)
-    if task is None or hasattr(task, "violated"):
+    rule = capabilities(env).rule
+    if rule is None or rule.predicate is not None or rule.column is None:
         return None
-    at, limit = task.constraint_index, task.constraint.bound
-    if task.constraint.relation[0] == "<":
+    at, limit = rule.column, rule.bound
+    if rule.relation[0] == "<":
         low, high = limit, max(limit, float(lowest[at]))
     else:
         low, high = min(limit, float(highest[at])), limit
@@ -172,8 +169,8 @@ def perturbed(env: VectorEnv, cost: LearnedCost, expert: Array, nominal: Array, 
 
 
 def uniform(env: VectorEnv, cost: LearnedCost, interface: Interface) -> States | None:
-    """Every reachable state of a gridworld; None elsewhere, and for a cost that reads actions."""
-    grid = getattr(env.unwrapped, "grid", None)
+    """Every reachable state of an exact model; None without one, and for a cost that reads actions."""
+    grid = capabilities(env).model
     if grid is None or cost.reads_actions:
         return None
     obs = np.arange(grid.n_states) if interface.n_states else grid.cells.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Demonstrations: what an expert did, in one documented file format (docs/demonstrations.md).
+"""Demonstrations of an expert, in one documented file format (docs/demonstrations.md).
 
 from tacit import demos
 data = demos.load("expert.npz")

@@ -1,14 +1,16 @@
-"""Do demonstrations fit an environment? Every problem names the trajectory and the step."""
+"""Check whether demonstrations fit an environment. Every problem names the trajectory and the step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from tacit.demos.data import Demonstrations
+from tacit.envs.capabilities import capabilities
 from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.envs.registry import feature_names, flat_space, make
 from tacit.errors import UserError
@@ -18,30 +20,26 @@ TOLERANCE = 1e-5
 
 
 def validate(demos: Demonstrations, target: Any) -> None:
-    """UserError with the first problem, and how many there are, unless the demonstrations fit; see `problems`."""
-    found = problems(demos, target)
-    if found:
-        more = f" (and {len(found) - 1} more problems)" if len(found) > 1 else ""
-        raise UserError(f"the demonstrations do not fit the environment: {found[0]}{more}")
+    """Raise UserError with the first problem unless the demonstrations fit the environment; see `problems`."""
+    misfits = problems(demos, target)
+    if misfits:
+        more = f" (and {len(misfits) - 1} more problems)" if len(misfits) > 1 else ""
+        raise UserError(f"the demonstrations do not fit the environment: {misfits[0]}{more}")
 
 
 def problems(demos: Demonstrations, target: Any, limit: int = 20) -> list[str]:
-    """What is wrong with the demonstrations, one sentence each, at most `limit` of them; [] if nothing is.
+    """The problems of the demonstrations, one sentence each, at most `limit` of them; [] if they fit.
 
-    target: an environment (single or vectorised), a `GridworldSpec`, or an environment's id. An id is built with the
-    card's env_kwargs when the card is about the same id. Gridworlds are checked move by move against the exact model.
+    target: an environment (single or vectorised), an exact model (`GridworldSpec`), or an environment's id. An id is
+    built with the card's env_kwargs when the card is about the same id. Where there is an exact model, every step is
+    checked against it.
     """
-    found: list[str] = []
-    for problem in _all_problems(demos, target):
-        found.append(problem)
-        if len(found) == limit:
-            break
-    return found
+    return list(islice(_all_problems(demos, target), limit))
 
 
 def _all_problems(demos: Demonstrations, target: Any) -> Iterator[str]:
     if isinstance(target, GridworldSpec):
-        yield from _grid_problems(demos, target)
+        yield from _model_problems(demos, target)
         return
     if isinstance(target, str):
         target = _make(demos, target)
@@ -54,23 +52,16 @@ def _all_problems(demos: Demonstrations, target: Any) -> Iterator[str]:
     misfits = [problem for name, space in spaces.items() for problem in _space_problems(demos, name, space)]
     yield from misfits
     yield from _name_problems(demos, feature_names(target))
-    grid = getattr(target.unwrapped, "grid", None)
-    if isinstance(grid, GridworldSpec):
-        if not misfits:
-            yield from _grid_problems(demos, grid)
-        return
-    horizon = _attribute(target, "horizon") or getattr(target.spec, "max_episode_steps", None)
-    yield from _horizon_problems(demos, horizon)
+    can = capabilities(target)
+    if can.model is None:
+        yield from _horizon_problems(demos, can.horizon)
+    elif not misfits:
+        yield from _model_problems(demos, can.model)
 
 
 def _make(demos: Demonstrations, env_id: str) -> gym.Env[Any, Any]:
     same = demos.card.get("env") == env_id
     return make(env_id, **(demos.card.get("env_kwargs") or {} if same else {}))
-
-
-def _attribute(env: Any, name: str) -> Any:
-    """An attribute of the environment below any wrappers, None if there is none."""
-    return getattr(env, name, None) or getattr(env.unwrapped, name, None)
 
 
 def _space_problems(demos: Demonstrations, name: str, space: gym.Space[Any]) -> Iterator[str]:
@@ -109,7 +100,7 @@ def _horizon_problems(demos: Demonstrations, horizon: int | None) -> Iterator[st
             yield f"trajectory {i} has {demos.lengths[i]} steps, more than the environment's horizon of {horizon}"
 
 
-def _grid_problems(demos: Demonstrations, grid: GridworldSpec) -> Iterator[str]:
+def _model_problems(demos: Demonstrations, grid: GridworldSpec) -> Iterator[str]:
     """Against the exact model: cells, actions, start, moves, goal, rewards, costs, horizon."""
     positions = demos.observations.ndim == 2 and demos.observations.shape[1] == 2
     if not positions and (demos.observations.ndim != 1 or demos.observations.dtype.kind not in "iu"):

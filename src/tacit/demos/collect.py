@@ -1,4 +1,4 @@
-"""Making demonstrations: from any agent in any vector environment, and from exact experts of the gridworld."""
+"""Make demonstrations: by any agent in any vector environment, or by the exact expert of a gridworld."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.envs.families import Options
+from tacit.envs.gridworld import ENV_ID
+from tacit.envs.registry import autoreset_mode, feature_names, flatten, origin, rows
 from tacit.errors import UserError
+from tacit.forward.soft_policy_iteration import plan
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -29,17 +33,15 @@ keeps its distance even at slip 0.5 (about one episode in six is pushed into a c
 def collect(
     env: VectorEnv, policy: Policy, n: int, *, seed: int, card: Mapping[str, Any] | None = None
 ) -> Demonstrations:
-    """n complete episodes of an agent in a vector environment that resets its copies by itself.
+    """Record n complete episodes of an agent in a vector environment that resets its copies by itself.
 
-    The number of episodes of each copy is fixed beforehand: taking whichever end first would favour short ones. True
-    costs are kept if the environment reports info["cost"]. Choose among them afterwards with `subset`. The policy gets
-    the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
+    The number of episodes per copy is fixed beforehand: taking whichever end first would favour short ones. True costs
+    are kept if the environment reports info["cost"]. Choose among the episodes afterwards with `subset`. The policy
+    gets the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
     """
-    from tacit.envs.registry import feature_names, flatten, origin, rows
-
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
-    mode = getattr(env.metadata.get("autoreset_mode"), "value", None)
+    mode = autoreset_mode(env)
     if mode not in ("SameStep", "NextStep"):
         raise UserError(f"{env} does not reset its copies by itself: make it with AutoresetMode.SAME_STEP")
     copies = env.num_envs
@@ -61,8 +63,8 @@ def collect(
             own = info.get("final_info", {}) if ended[i] and mode == "SameStep" else info
             last = ended[i] and mode == "SameStep"
             result = flatten(env.single_observation_space, info["final_obs"][i]) if last else reached[i]
-            known = "cost" in own and bool(np.broadcast_to(own.get("_cost", True), copies)[i])
-            running[i].add(actions[i], rewards[i], float(own["cost"][i]) if known else None, result)
+            has_cost = "cost" in own and bool(np.broadcast_to(own.get("_cost", True), copies)[i])
+            running[i].add(actions[i], rewards[i], float(own["cost"][i]) if has_cost else None, result)
             if ended[i]:
                 if len(finished[i]) < quota[i]:
                     finished[i].append(running[i].trajectory(bool(terminated[i])))
@@ -76,17 +78,18 @@ def collect(
     return from_trajectories([t for record in finished for t in record], {**basis, **(card or {})})
 
 
-def _writable(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a card can hold; a warning names the others, which cannot be found again."""
-    kept = {}
+def _writable(options: Options) -> Options:
+    """The options that a card can hold. A warning names the others."""
+    writable = {}
     for key, value in options.items():
         try:
-            kept[key] = json.loads(json.dumps(value))
+            writable[key] = json.loads(json.dumps(value))
         except (TypeError, ValueError):
             warnings.warn(
-                f"the option {key} of the environment is no JSON and is not on the card: {value!r}", stacklevel=3
+                f"the option {key} of the environment cannot be written as JSON and is left off the card: {value!r}",
+                stacklevel=3,
             )
-    return kept
+    return writable
 
 
 class _Recorder:
@@ -105,12 +108,12 @@ class _Recorder:
         self.observations.append(np.array(result))
 
     def trajectory(self, terminated: bool) -> Trajectory:
-        known = [cost for cost in self.costs if cost is not None]
+        costs = [cost for cost in self.costs if cost is not None]
         return Trajectory(
             np.stack(self.observations),
             np.stack(self.actions),
             np.array(self.rewards),
-            np.array(known) if len(known) == len(self.costs) else None,
+            np.array(costs) if len(costs) == len(self.costs) else None,
             terminated,
         )
 
@@ -126,8 +129,6 @@ def expert_policy(
 
     (S, A); with `finite`, (T, S, A) for the simulator's horizon.
     """
-    from tacit.forward.soft_policy_iteration import plan
-
     if beta <= 0:
         raise UserError(f"beta must be positive, not {beta}")
     if weight < 0:
@@ -145,7 +146,7 @@ def sample_demonstrations(
     observation: str = "position",
     card: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
-    """n episodes of a tabular policy, (S, A) or (T, S, A), all simulated side by side."""
+    """Sample n episodes of a tabular policy, (S, A) or (T, S, A), all side by side."""
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
     if observation not in ("position", "index"):
@@ -173,18 +174,18 @@ def sample_demonstrations(
         alive = alive[~arrived]
         if not len(alive):
             break
-    shown: np.ndarray = spec.cells.astype(np.float32) if observation == "position" else np.arange(spec.n_states)
+    observed: np.ndarray = spec.cells.astype(np.float32) if observation == "position" else np.arange(spec.n_states)
     trajectories = []
     for i, length in enumerate(lengths):
         path = states[: length + 1, i]
         ended = bool(path[-1] == spec.goal)
         trajectories.append(
             Trajectory(
-                shown[path], actions[:length, i], spec.entry_rewards[path[1:]], spec.entry_costs[path[1:]], ended
+                observed[path], actions[:length, i], spec.entry_rewards[path[1:]], spec.entry_costs[path[1:]], ended
             )
         )
     basis = make_card(
-        env="tacit/Gridworld-v0",
+        env=ENV_ID,
         env_kwargs=spec.env_kwargs() | ({} if observation == "position" else {"observation": observation}),
         feature_names=("row", "column") if observation == "position" else ("state",),
         source="sampled from a tabular policy",
@@ -202,7 +203,7 @@ def expert_demonstrations(
     weight: float = EXPERT_WEIGHT,
     observation: str = "position",
 ) -> Demonstrations:
-    """n demonstrations of `expert_policy`, with a card that says how they were made."""
+    """Sample n demonstrations of `expert_policy`, with a card that says how they were made."""
     note = (
         "An expert can avoid every violation here."
         if spec.slip == 0

@@ -1,4 +1,4 @@
-"""Demonstrations from and to other files: CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
+"""Convert demonstrations from and to CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import build, load, read_npz, save
+from tacit.envs.families import find_format, load_function
+from tacit.envs.registry import feature_names
 from tacit.errors import UserError
 from tacit.run.storage import atomic_write_text, read_bytes
 
@@ -31,15 +34,13 @@ def convert(
 ) -> Demonstrations:
     """Read `source` (.csv, plain .npz or a demonstration file), write `target` (.npz or .csv), return the content.
 
-    A target something.replay.safetensors stores highway driving as problem and actions.
+    The target may also have the file format of a family of environments, such as something.replay.safetensors.
     """
     demos = read_any(source, card=card, drop_unfinished=drop_unfinished)
     if Path(target).suffix.lower() == ".csv":
         to_csv(demos, target)
-    elif os.fspath(target).endswith(".safetensors"):
-        from tacit.envs.traffic.demonstrations import save_replay
-
-        save_replay(demos, target)
+    elif (own_format := find_format(target)) is not None:
+        load_function(own_format.save)(demos, target)
     else:
         save(demos, target)
     return demos
@@ -48,7 +49,7 @@ def convert(
 def read_any(
     source: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
 ) -> Demonstrations:
-    """Demonstrations from a .csv table, .npz arrays, a demonstration file, or (minari:ID) a Minari dataset."""
+    """Read a .csv table, .npz arrays, a demonstration file, or (minari:ID) a Minari dataset."""
     kind = Path(source).suffix.lower()
     if os.fspath(source).startswith("minari:"):
         from tacit.interop.minari import from_minari
@@ -63,7 +64,7 @@ def read_any(
         return load(source)
     if kind in (".pkl", ".pickle", ".p"):
         raise UserError(
-            f"{os.fspath(source)!r} is a pickle, which can run code: `tacit demos from-pickle` does not let it"
+            f"{os.fspath(source)!r} is a pickle, which can run code; `tacit demos from-pickle` reads it without"
         )
     raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
 
@@ -71,12 +72,8 @@ def read_any(
 def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Mapping[str, Any]) -> Demonstrations:
     """The demonstrations with an environment on their card, and its names and action type where they have none.
 
-    env: the environment, or a `GridworldSpec`. Whole numbers written as floats become the integers of a Discrete space.
+    env: the environment, or its exact model. Whole numbers written as floats become the integers of a Discrete space.
     """
-    import gymnasium as gym
-
-    from tacit.envs.registry import feature_names
-
     card = {**data.card, "env": env_id, "env_kwargs": dict(env_kwargs)}
     actions = data.actions
     if isinstance(env, gym.Env):
@@ -91,7 +88,7 @@ def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Map
 
 
 def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None) -> Demonstrations:
-    """A demonstration file, or arrays written with numpy.savez under the same names and without a card."""
+    """Read a demonstration file, or arrays written with numpy.savez under the same names and without a card."""
     arrays, own = read_npz(path)
     if own is not None:
         demos = load(path)
@@ -108,9 +105,9 @@ def from_npz(path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = N
 def from_csv(
     path: str | os.PathLike[str], *, card: Mapping[str, Any] | None = None, drop_unfinished: bool = False
 ) -> Demonstrations:
-    """A table with the columns episode, step, obs_*, act_*, reward, terminated and (optional) cost.
+    """Read a table with the columns episode, step, obs_*, act_*, reward, terminated and (optional) cost.
 
-    One row an observation: the last row of an episode has an observation but no action, reward or cost. If the last
+    One row per observation: the last row of an episode has an observation but no action, reward or cost. If the last
     observations were never recorded, `drop_unfinished` drops the actions whose outcome is unknown.
     """
     text = _decode(path)
@@ -226,7 +223,7 @@ class _Columns:
 
 
 def to_csv(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
-    """The same table, with every digit of the numbers; the card is not part of it. Atomic."""
+    """Write the table of `from_csv`, with every digit. The card is not part of it."""
     if demos.observations.ndim > 2 or demos.actions.ndim > 2:
         raise UserError("only flat observations and actions fit into a table")
     size = demos.observations[0].size
@@ -241,9 +238,9 @@ def to_csv(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     for i, t in enumerate(demos):
         for step in range(len(t)):
             ends = int(t.terminated and step == len(t) - 1)
-            known = [] if t.costs is None else [_digits(t.costs[step])]
+            costs = [] if t.costs is None else [_digits(t.costs[step])]
             numbers = [*_row(t.observations[step]), *_row(t.actions[step]), _digits(t.rewards[step])]
-            writer.writerow([i, step, *numbers, ends, *known])
+            writer.writerow([i, step, *numbers, ends, *costs])
         writer.writerow([i, len(t), *_row(t.observations[-1]), *blank, "", *([] if t.costs is None else [""])])
     atomic_write_text(path, out.getvalue())
 

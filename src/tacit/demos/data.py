@@ -5,18 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
+import gymnasium
 import numpy as np
 
 import tacit
 from tacit.errors import UserError
 from tacit.run.storage import sha256_of_arrays
 
+Card = dict[str, Any]
+"""What is known about demonstrations, as plain JSON. Usual entries:
+
+env, env_kwargs     the environment's id and options
+feature_names       names of the entries of an observation
+source, note        how the demonstrations were made, in words
+seed, versions      random seed; versions of the packages that made them
+expert, command     the run of the expert; the command that made it
+schema, statistics, sha256    in a file: its version, `Statistics`, and the hash of the arrays
+"""
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
 FEW_DEMONSTRATIONS = 5
-"""With fewer, what they leave out by chance looks forbidden."""
+"""With fewer, what they avoid by chance looks forbidden."""
+
+
+class Statistics(TypedDict):
+    """Plain numbers about demonstrations."""
+
+    trajectories: int
+    steps: int
+    length_mean: float
+    """Steps per trajectory."""
+    length_min: int
+    length_max: int
+    return_mean: float
+    """Undiscounted reward per trajectory."""
+    return_std: float
+    return_min: float
+    return_max: float
+    terminated_rate: float
+    """Share of trajectories that ended by themselves, not by a time limit."""
+    violation_rate_step: float | None
+    """Share of steps with a positive true cost; None when costs are unknown."""
+    violation_rate_episode: float | None
+    """Share of trajectories with such a step."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +202,7 @@ class Demonstrations:
         return from_trajectories([self[int(i)] for i in np.atleast_1d(indices)], self.card)
 
     def first(self, count: int) -> Demonstrations:
-        """The first so many trajectories; all of them for 0, and if there are no more."""
+        """The first `count` trajectories; all of them for 0, or if there are fewer."""
         return self.subset(np.arange(count)) if 0 < count < len(self) else self
 
     # -- content ------------------------------------------------------------------------------------------------------
@@ -196,8 +229,8 @@ class Demonstrations:
         """(n,) undiscounted sum of rewards of each trajectory."""
         return np.add.reduceat(self.rewards, self.step_offsets)
 
-    def summary(self) -> dict[str, Any]:
-        """Plain numbers: how many, how long, what they earned, how often they violated (None when unknown)."""
+    def summary(self) -> Statistics:
+        """How many there are, how long they are, what they earned, and how often they violated the constraint."""
         violating = None if self.costs is None else np.asarray(self.costs) > 0
         return {
             "trajectories": len(self),
@@ -216,7 +249,7 @@ class Demonstrations:
             else float(np.logical_or.reduceat(violating, self.step_offsets).mean()),
         }
 
-    def full_card(self) -> dict[str, Any]:
+    def full_card(self) -> Card:
         """The card as it stands in a file: `card` plus schema, statistics and hash."""
         return {**self.card, "schema": SCHEMA, "statistics": self.summary(), "sha256": self.sha256}
 
@@ -236,7 +269,7 @@ def _array(name: str, value: Any, kinds: str, dtype: Any) -> np.ndarray:
 
 
 def from_trajectories(trajectories: Sequence[Trajectory], card: Mapping[str, Any] | None = None) -> Demonstrations:
-    """Trajectories put end to end. True costs are kept only if every trajectory has them."""
+    """Put trajectories end to end. True costs are kept only if every trajectory has them."""
     if not trajectories:
         raise UserError("there are no demonstrations: at least one trajectory is needed")
     costs = [t.costs for t in trajectories if t.costs is not None]
@@ -259,10 +292,8 @@ def make_card(
     source: str = "",
     seed: int | None = None,
     **more: Any,
-) -> dict[str, Any]:
-    """A card with the usual entries and the versions of what made them; `more` may hold anything that JSON can."""
-    import gymnasium
-
+) -> Card:
+    """A card with the usual entries and the versions of the packages; `more` may hold anything that JSON can."""
     return {
         "env": env,
         "env_kwargs": dict(env_kwargs or {}),

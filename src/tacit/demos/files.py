@@ -1,4 +1,4 @@
-"""The demonstration file: a zip of NumPy arrays and a JSON card, readable with `numpy.load`; no pickles.
+"""Read and write demonstration files: a zip of NumPy arrays and a JSON card, readable with `numpy.load`.
 
 A reader must not trust the file. Sizes are checked before anything is allocated, types before anything is interpreted,
 and the hash last, so that a damaged or hostile file ends in one sentence and nothing else.
@@ -11,11 +11,11 @@ import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tacit.demos.data import SCHEMA, Demonstrations
+from tacit.demos.data import SCHEMA, Card, Demonstrations
+from tacit.envs.families import find_family, find_format, load_function
 from tacit.errors import UserError
 from tacit.run.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
 
@@ -23,7 +23,7 @@ ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated"
 CARD = "card.json"
 MAX_CARD_BYTES = 1 << 20
 MAX_BYTES = 1 << 30
-"""Of all arrays together, unless `load` is told otherwise."""
+"""Size of all arrays together that `load` accepts by default."""
 DEFLATE_LIMIT = 1032
 """No honest deflate stream expands further than this; a larger claim is a zip bomb or damage."""
 
@@ -51,14 +51,14 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonstrations:
-    """Read a demonstration file; UserError naming it when it is missing, damaged, altered or not one at all.
+    """Read a demonstration file. A UserError names it when it is missing, damaged or altered.
 
-    Demonstrations of highway driving may be stored as problem and actions; they are replayed.
+    A family of environments may have a file format of its own (`tacit.envs.families`).
     """
-    if os.fspath(path).endswith(".replay.safetensors"):
-        from tacit.envs.traffic.demonstrations import load_replay
-
-        return load_replay(path)
+    own_format = find_format(path)
+    if own_format is not None:
+        own: Demonstrations = load_function(own_format.load)(path)
+        return own
     arrays, card = read_npz(path, max_bytes=max_bytes)
     if card is None:
         raise UserError(
@@ -75,8 +75,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
     return demos
 
 
-def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: dict[str, Any]) -> Demonstrations:
-    """Demonstrations from named arrays; UserError naming the file when something is missing or does not fit."""
+def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Card) -> Demonstrations:
+    """Demonstrations from named arrays. A UserError names the file when something is missing or does not fit."""
     missing = [name for name in ARRAYS if name != "costs" and name not in arrays]
     if missing:
         raise UserError(
@@ -88,9 +88,7 @@ def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: dic
         raise UserError(f"{path}: {error}") from None
 
 
-def read_npz(
-    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
-) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
+def read_npz(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[dict[str, np.ndarray], Card | None]:
     """(arrays by name, card or None) of an .npz file, checked for size and type before being read."""
     if not Path(path).is_file():
         raise UserError(f"{path} is not a file" if Path(path).exists() else f"{path} does not exist")
@@ -146,8 +144,7 @@ def _checked_members(
     total, stored = (sum(getattr(info, key) for info in members.values()) for key in ("file_size", "compress_size"))
     if total > may_unpack(stored, max_bytes) and total <= max_bytes:
         raise UserError(
-            f"{path} unpacks from {stored} to {total} bytes, more than {GROWTH} times as many: it is not what it seems "
-            "and was not read"
+            f"{path} unpacks from {stored} to {total} bytes, more than {GROWTH} times as many; it was not read"
         )
     if total > max_bytes:
         raise UserError(
@@ -178,13 +175,10 @@ def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zi
 
 
 def shipped(env_id: str) -> Path | None:
-    """The demonstrations that come with the package for an environment, if there are any."""
-    if not env_id.startswith("tacit/"):
-        return None
+    """The demonstrations that come with an environment, if there are any."""
     name = env_id.rpartition("/")[2].rpartition("-v")[0].lower()
     file = Path(__file__).parent / "data" / f"{name}.npz"
-    if file.is_file():
+    if env_id.startswith("tacit/") and file.is_file():
         return file
-    from tacit.envs.traffic.demonstrations import shipped as shipped_replay
-
-    return shipped_replay(env_id)
+    family = find_family(env_id)
+    return None if family is None or family.demonstrations is None else load_function(family.demonstrations)(env_id)

@@ -2,7 +2,7 @@
 
 Every step the agent picks one of 4 (or 8) moves. A move off the grid or into a wall stays put. With probability `slip`
 the move is ignored and a uniformly random neighbouring cell (in the move set, in the grid, not a wall) is entered. The
-reward is -1 a step and +1 for the step that reaches the goal, which ends the episode; after `horizon` steps it is cut
+reward is -1 per step and +1 for the step that reaches the goal, which ends the episode; after `horizon` steps it is cut
 off. The true cost, info["cost"], is 1 for every step that ends in a constrained cell; no learner reads it.
 
     env = gymnasium.make("tacit/Gridworld-v0", layout="paper", slip=0.1)
@@ -12,6 +12,7 @@ off. The true cost, info["cost"], is 1 for every step that ends in a constrained
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -19,25 +20,41 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tacit.envs import EnvInfo
+from tacit.envs.batched import reset_mask, step_info
+from tacit.envs.families import EnvInfo, Family, Info, Options
+from tacit.envs.gridworld_render import render_image, render_text
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.errors import UserError
 
-__all__ = ["ENVIRONMENTS", "ENV_ID", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]
+__all__ = ["ENV_ID", "FAMILY", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]
 
 ENV_ID = "tacit/Gridworld-v0"
-ENVIRONMENTS = (
-    EnvInfo(
-        id=ENV_ID,
-        constraint="stay out of the cells X",
-        horizon=200,
-        observation="Box(2): row, column",
-        action="Discrete(4 or 8): moves",
-        entry_point="tacit.envs.gridworld:GridworldEnv",
-        vector_entry_point="tacit.envs.gridworld:GridworldVectorEnv",
+FAMILY = Family(
+    (
+        EnvInfo(
+            id=ENV_ID,
+            constraint="stay out of the cells X",
+            horizon=200,
+            observation="Box(2): row, column",
+            action="Discrete(4 or 8): moves",
+            entry_point="tacit.envs.gridworld:GridworldEnv",
+            vector_entry_point="tacit.envs.gridworld:GridworldVectorEnv",
+        ),
     ),
+    model="tacit.envs.gridworld:model_of",
+    options="tacit.envs.gridworld:complete_options",
 )
+
+
+def model_of(options: Mapping[str, Any]) -> GridworldSpec:
+    """The gridworld that options of the environment describe."""
+    return make_spec(**{key: value for key, value in options.items() if key not in ("observation", "render_mode")})
+
+
+def complete_options(options: Mapping[str, Any]) -> Options:
+    """The options with all defaults filled in and the map file read."""
+    return {**options, **model_of(options).env_kwargs()}
 
 
 def _observation_space(grid: GridworldSpec, observation: str) -> tuple[gym.Space[Any], tuple[str, ...]]:
@@ -86,7 +103,7 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if num_envs < 1:
             raise UserError(f"num_envs must be at least 1, not {num_envs}")
         _check_render_mode(render_mode, self.metadata["render_modes"])
-        self.grid = make_spec(
+        self.grid = self.exact_model = make_spec(
             layout,
             slip=slip,
             moves=moves,
@@ -108,26 +125,17 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._states: np.ndarray | None = None
         self._steps = np.zeros(num_envs, dtype=np.int64)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Put every copy on the start; options={"reset_mask": (n,) booleans} puts only some there."""
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
+        """Put every copy on the start, or only those of options["reset_mask"], (n,) booleans."""
         super().reset(seed=seed)
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            mask = np.ones(self.num_envs, dtype=bool)
-        elif self._states is None:
-            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        mask = reset_mask(options, self.num_envs, started=self._states is not None)
         before = self.grid.start if self._states is None else self._states
         self._states = np.where(mask, self.grid.start, before)
         self._steps = np.where(mask, 0, self._steps)
         return self._as_observations[self._states], {"cost": np.zeros(self.num_envs), "_cost": mask}
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Move every copy; see the class about copies that end."""
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
+        """Move every copy. See the class about copies that end."""
         if self._states is None:
             raise gym.error.ResetNeeded("call reset() before step()")
         actions = np.asarray(actions)
@@ -143,17 +151,9 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         terminated = entered == self.grid.goal
         truncated = ~terminated & (self._steps >= self.horizon)
         ended = terminated | truncated
-        info: dict[str, Any] = {"cost": np.where(ended, 0.0, costs), "_cost": np.ones(self.num_envs, dtype=bool)}
-        self._states = entered
-        if ended.any():
-            info |= {
-                "final_obs": self._as_observations[entered],
-                "_final_obs": ended,
-                "final_info": {"cost": costs, "_cost": ended.copy()},
-                "_final_info": ended.copy(),
-            }
-            self._states = np.where(ended, self.grid.start, entered)
-            self._steps[ended] = 0
+        info = step_info(costs, ended, self._as_observations[entered])
+        self._states = np.where(ended, self.grid.start, entered)
+        self._steps[ended] = 0
         return self._as_observations[self._states], rewards, terminated, truncated, info
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -174,9 +174,7 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.np_random = unpack_rng(state["rng"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """One text or picture a copy, as `render_mode` says."""
-        from tacit.envs.gridworld_render import render_image, render_text
-
+        """One text or picture per copy, as `render_mode` says."""
         if self._states is None:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:
@@ -204,7 +202,7 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
         observation: str = "position",
         render_mode: str | None = None,
     ) -> None:
-        self.grid = make_spec(
+        self.grid = self.exact_model = make_spec(
             layout,
             slip=slip,
             moves=moves,
@@ -226,15 +224,13 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
             return np.int64(state)
         return self.grid.cells[state].astype(np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray | np.int64, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray | np.int64, Info]:
         """Put the agent on the start."""
         super().reset(seed=seed)
         self._state, self._steps = self.grid.start, 0
         return self._observe(self._state), {"cost": 0.0}
 
-    def step(self, action: np.int64) -> tuple[np.ndarray | np.int64, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[np.ndarray | np.int64, float, bool, bool, Info]:
         """Move once."""
         if self._state is None:
             raise gym.error.ResetNeeded("call reset() before step()")
@@ -249,8 +245,6 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
 
     def render(self) -> Any:
         """Text or picture, as `render_mode` says."""
-        from tacit.envs.gridworld_render import render_image, render_text
-
         if self._state is None:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:

@@ -1,9 +1,9 @@
-"""Gridworld maps as text: reading, checking, and making big ones.
+"""Read, check and make gridworld maps, which are text.
 
-    description: what the picture shows       <- optional header, one `key: value` a line (see HEADER_KEYS)
+    description: what the picture shows       <- optional header, one `key: value` per line (see HEADER_KEYS)
     moves: 4
 
-    .....                                     <- the map, one character a cell
+    .....                                     <- the map, one character per cell
     .SX.G
     .....
 
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.envs.families import Options
 from tacit.errors import UserError
 
 START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
@@ -28,7 +29,7 @@ CHARACTERS = START + GOAL + FREE + CONSTRAINED + WALL
 HEADER_KEYS = ("description", "moves", "reward", "horizon")
 LAYOUTS = Path(__file__).parent / "layouts"
 MAX_CHARACTERS = 16_000_000
-"""Of a map file, so that a wrong path (a recording, a device) is refused before it is read into memory."""
+"""Largest map file. A wrong path (a recording, a device) is refused before it is read into memory."""
 
 # (row, column) steps in Liu et al.'s order; the first four are the moves of a four-move grid.
 MOVES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)])
@@ -36,11 +37,11 @@ MOVE_NAMES = ("right", "left", "down", "up", "down-right", "up-right", "down-lef
 
 
 def layout_names() -> list[str]:
-    """The built-in layouts."""
+    """Names of the built-in layouts."""
     return sorted(path.stem for path in LAYOUTS.glob("*.txt"))
 
 
-def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], Options]:
     """(name, rows, header) of a built-in layout, a map file, or a map's text (anything with a line break)."""
     if isinstance(layout, str) and "\n" in layout:
         return "custom", *parse_map(layout, "the map given as text")
@@ -67,11 +68,11 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], d
     return path.stem, *parse_map(text, str(path))
 
 
-def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], dict[str, Any]]:
-    """(rows, header) of a map's text; UserError saying what is wrong, at which row and column, and how to fix it."""
+def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], Options]:
+    """(rows, header) of a map's text. A UserError names the row and column, and how to fix it."""
     # Only "\n" and "\r\n" end a line: str.splitlines would hide form feeds and the like inside a ragged map.
     lines = [line.rstrip(" \t\r") for line in text.split("\n")]
-    header: dict[str, Any] = {}
+    header: Options = {}
     first = 0
     for first, line in enumerate(lines):
         match = re.match(r"\s*([A-Za-z_]+)\s*:(.*)", line)
@@ -100,7 +101,7 @@ def _header_value(key: str, value: str, where: str) -> Any:
 def check_rows(rows: tuple[str, ...], where: str = "the map") -> None:
     """UserError unless the rows make a rectangle of known characters with one start and one goal."""
     if not rows:
-        raise UserError(f"{where} is empty: draw it with the characters {CHARACTERS}, one line a row")
+        raise UserError(f"{where} is empty: draw it with the characters {CHARACTERS}, one line per row")
     width = len(rows[0])
     for number, row in enumerate(rows):
         unknown = re.search(f"[^{re.escape(CHARACTERS)}]", row)
@@ -115,14 +116,14 @@ def check_rows(rows: tuple[str, ...], where: str = "the map") -> None:
                 "make all rows equally long (pad with '.' or '#')"
             )
     for character, role in ((START, "start"), (GOAL, "goal")):
-        found = [(i, row.index(character)) for i, row in enumerate(rows) if character in row]
-        count = sum(row.count(character) for row in rows)
-        if count == 0:
+        places = [(i, match.start()) for i, row in enumerate(rows) for match in re.finditer(character, row)]
+        if not places:
             raise UserError(f"{where} has no {role}: put one {character!r} on it")
-        if count > 1:
-            i, j = found[1] if len(found) > 1 else (found[0][0], rows[found[0][0]].index(character, found[0][1] + 1))
+        if len(places) > 1:
+            row_number, column = places[1]
             raise UserError(
-                f"{where} has {count} cells marked as {role}, the second at row {i}, column {j}; keep one {character!r}"
+                f"{where} has {len(places)} cells marked as {role}, the second at row {row_number}, column {column}; "
+                f"keep one {character!r}"
             )
 
 

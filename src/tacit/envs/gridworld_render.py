@@ -19,7 +19,7 @@ FILL = {WALL: (66, 70, 79), CONSTRAINED: (253, 232, 229), START: (230, 238, 250)
 
 
 def render_text(grid: GridworldSpec, state: int | None = None) -> str:
-    """The map as text, the agent as @."""
+    """The map as text, with the agent as @."""
     rows = [list(row) for row in grid.rows]
     if state is not None:
         row, column = grid.position_of(state)
@@ -30,7 +30,7 @@ def render_text(grid: GridworldSpec, state: int | None = None) -> str:
 def render_image(grid: GridworldSpec, state: int | None = None, cell: int | None = None) -> np.ndarray:
     """(height, width, 3) uint8: red crosses are constrained, I is the start, O the goal, the orange disc the agent.
 
-    cell: pixels a cell; by default 48, and fewer on large maps.
+    cell: pixels per cell; by default 48, and fewer on large maps.
     """
     if cell is None:
         cell = int(np.clip(1200 // max(grid.shape), 6, 48))

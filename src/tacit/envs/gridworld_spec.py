@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.envs.families import Options
 from tacit.envs.gridworld_map import (
     CONSTRAINED,
     GOAL,
@@ -39,10 +40,10 @@ REWARDS = {
 
 @dataclass(frozen=True)
 class GridworldSpec:
-    """A gridworld. States are the cells that are no wall, numbered row by row; the goal is one of them."""
+    """A gridworld. Its states are the cells that are not walls, numbered row by row, the goal among them."""
 
     rows: tuple[str, ...]
-    """The map, one string a row; see `tacit.envs.gridworld_map`."""
+    """The map, one string per row; see `tacit.envs.gridworld_map`."""
     moves: int = 4
     """4 (right, left, down, up) or 8 (and the diagonals)."""
     slip: float = 0.1
@@ -50,11 +51,11 @@ class GridworldSpec:
     slip_rule: str = "paper"
     """"paper", or "liu": impossible moves dropped, the rest renormalised (slip = 1 - their transition_prob)."""
     reward: str = "paper"
-    """"paper": -1 a step, +1 for reaching the goal; "liu": 0 and 1."""
+    """"paper": -1 per step, +1 for reaching the goal; "liu": 0 and 1."""
     horizon: int = 200
     """Steps after which an episode is truncated."""
     discount: float = 0.99
-    """Of the exact model."""
+    """Discount factor of the exact model."""
     name: str = field(default="custom", compare=False)
     description: str = field(default="", compare=False)
 
@@ -241,13 +242,13 @@ class GridworldSpec:
         )
 
     def to_tabular(self, demos: Demonstrations) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Demonstrations as integer pairs (states (T+1,), actions (T,)); UserError if they do not fit."""
+        """Demonstrations as integer pairs (states (T+1,), actions (T,)). UserError if they do not fit."""
         from tacit.demos import validate
 
         validate(demos, self)
         return [(self.states_of(t.observations), np.asarray(t.actions, dtype=np.int64)) for t in demos]
 
-    def env_kwargs(self) -> dict[str, Any]:
+    def env_kwargs(self) -> Options:
         """Keyword arguments (plain JSON) with which `gymnasium.make` builds this gridworld again, on any machine."""
         built_in = self.name in layout_names() and read_layout(self.name)[1] == self.rows
         return {
@@ -283,11 +284,11 @@ def make_spec(
         "discount": discount,
         "slip_rule": slip_rule,
     }
-    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    chosen: Options = {key: value for key, value in given.items() if value is not None}
     if isinstance(layout, GridworldSpec):
         return replace(layout, **chosen)
     name, rows, header = read_layout(layout)
-    settings: dict[str, Any] = header | chosen
+    settings: Options = header | chosen
     scheme = settings.get("reward", "paper")
     if scheme in REWARDS:
         settings.setdefault("horizon", REWARDS[scheme][2])

@@ -9,7 +9,7 @@ constraint solver starts cold at every step (which is as fast as keeping a warm 
 step is a pure function of (qpos, qvel, action) and there is no hidden solver state to save.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,6 +18,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.batched import Flags, Seeds, Step, reset_mask, seeds_of, step_info
+from tacit.envs.families import Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
 from tacit.envs.robots import (
     Array,
@@ -31,25 +33,6 @@ from tacit.envs.robots import (
 )
 from tacit.errors import UserError
 
-Flags = NDArray[np.bool_]
-
-
-class Step(NamedTuple):
-    """What one step of N copies gives. All arrays are fresh: the next step does not change them."""
-
-    obs: Array
-    """(N, obs) what to act on next: of a new episode where the old one ended."""
-    reward: Array
-    """(N,)"""
-    cost: Array
-    """(N,) 1.0 where the state reached breaks the true constraint, else 0.0."""
-    terminated: Flags
-    """(N,)"""
-    truncated: Flags
-    """(N,)"""
-    final_obs: Array
-    """(N, obs) the state reached by this step, also where the episode ended. The same array as `obs` if none ended."""
-
 
 class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
     """N copies of a robot task with autoreset in the same step.
@@ -61,7 +44,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         horizon: steps until an episode is cut off; the task's own by default.
         max_episode_steps: what `gymnasium.make_vec` calls a shorter horizon.
         nthread: threads that step the copies; they pay for many copies of a slow robot and change no number.
-        render_mode: None or "rgb_array" (one picture a copy).
+        render_mode: None or "rgb_array" (one picture per copy).
 
     `step` is the Gymnasium interface; `step_arrays` is the same without the dictionary, for learners.
     """
@@ -82,6 +65,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         height: int = 480,
     ) -> None:
         self.task = find_task(task)
+        self.rule = self.task.constraint
         self.noise = check_noise(noise)
         if num_envs < 1 or nthread < 1:
             raise UserError(f"num_envs and nthread are at least 1, not {num_envs} and {nthread}.")
@@ -111,7 +95,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
 
     @property
     def dt(self) -> float:
-        """Seconds a step."""
+        """Seconds per step."""
         return float(self.model.opt.timestep * self.task.frame_skip)
 
     def _open_backend(self) -> None:
@@ -130,11 +114,11 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
 
         self._datas = [MjData(self.model) for _ in range(self.nthread)]
         self._rollout = Rollout(nthread=self.nthread if self.nthread > 1 else 0)
-        # Four pieces of work a thread: enough to even out copies in contact with those in the air.
+        # Four pieces of work per thread: enough to even out copies in contact with those in the air.
         self._chunk = -(-self.num_envs // (4 * self.nthread))
 
     def use_threads(self, nthread: int) -> None:
-        """Step the copies with so many threads from now on; no number changes."""
+        """Step the copies with this many threads from now on. No number changes."""
         if nthread != self.nthread:
             self._rollout.close()
             self.nthread = nthread
@@ -142,27 +126,18 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
 
     # ------------------------------------------------------------ Gymnasium's interface
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: Seeds = None, options: Options | None = None) -> tuple[Array, Info]:
         """Start a new episode in every copy, or in those that `options["reset_mask"]` (N,) selects.
 
         Copy i is seeded with seed + i, or with seed[i] if a list is given; None keeps its generator.
         """
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            mask = np.ones(self.num_envs, np.bool_)
-        elif not self._started:
-            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}.")
+        mask = reset_mask(options, self.num_envs, started=self._started)
         self._seed(seed, mask)
         self._reset_rows(np.flatnonzero(mask))
         self._started = True
         return self.task.observe(self._state[:, 1:].copy()), {"cost": np.zeros(self.num_envs), "_cost": mask}
 
-    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, Info]:
         """One step of all copies; a copy whose episode ends is reset in the same step.
 
         The rows of the observations and of `info["cost"]` (N,) of such a copy belong to its new episode (cost 0), and
@@ -171,15 +146,11 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         """
         result = self.step_arrays(actions)
         ended = result.terminated | result.truncated
-        info: dict[str, Any] = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
-        if ended.any():
-            info["cost"] = np.where(ended, 0.0, result.cost)
-            info["final_obs"], info["_final_obs"] = result.final_obs, ended
-            info["final_info"], info["_final_info"] = {"cost": result.cost, "_cost": ended.copy()}, ended.copy()
+        info = step_info(result.cost, ended, result.final_obs)
         return result.obs, result.reward, result.terminated, result.truncated, info
 
     def render(self) -> tuple[Any, ...] | None:
-        """One picture a copy."""
+        """One picture per copy."""
         if self.render_mode is None:
             return None
         if self._camera is None:
@@ -229,7 +200,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         if self.noise:
             task.shake(reached, self._draw_noise(diverged))
         qpos, qvel = reached[:, :nq], reached[:, nq:]
-        cost = task.constraint.violated(qpos[:, task.constraint_index]).astype(np.float64)
+        cost = task.constraint.beyond(qpos[:, task.constraint_index]).astype(np.float64)
         terminated = task.terminated(qpos, qvel) if task.terminated else np.zeros(self.num_envs, np.bool_)
         self._steps += 1
         truncated = ~terminated & (self._steps >= self.horizon)
@@ -290,16 +261,9 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
             self._state[row, 1:] = self.task.draw_reset(self._init_qpos, self._rngs[row])
         self._steps[rows] = 0
 
-    def _seed(self, seed: int | list[int | None] | None, mask: Flags) -> None:
-        seeds: list[int | None]
-        if seed is None or isinstance(seed, (int, np.integer)):
-            seeds = [None if seed is None else int(seed) + row for row in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-            if len(seeds) != self.num_envs:
-                raise UserError(f"a list of seeds has one entry a copy: {self.num_envs}, not {len(seeds)}.")
-        fresh = not self._rngs
-        if fresh:
+    def _seed(self, seed: Seeds, mask: Flags) -> None:
+        seeds = seeds_of(seed, self.num_envs)
+        if not self._rngs:
             pairs = [seeding.np_random(value) for value in seeds]
             self._rngs, self._seeds = [rng for rng, _ in pairs], [value for _, value in pairs]
             return

@@ -1,33 +1,25 @@
-"""Options of environments: checked, completed, and what they describe."""
+"""Options of environments: check and complete them, and what they tell before an environment is made."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.envs.families import Options, find_family, load_function
+from tacit.envs.registry import find_spec, same
 from tacit.errors import UserError
 
 if TYPE_CHECKING:
-    from tacit.envs.gridworld import GridworldSpec
-
-GRIDWORLD = "tacit/Gridworld-v0"
-HIGHWAY = "tacit/Highway"
+    from tacit.envs.gridworld_spec import GridworldSpec
 
 
-def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> Options:
     """Checked options with all defaults filled in and map files read, so that a run folder stands alone."""
     check_env(env, env_kwargs)
-    spec = gridworld(env, env_kwargs)
-    if spec is not None:
-        return {**env_kwargs, **spec.env_kwargs()}
-    if env.rpartition(":")[2].startswith(HIGHWAY):
-        from tacit.envs.traffic.files import checked_options
-
-        return checked_options(env_kwargs)
-    return dict(env_kwargs)
+    family = find_family(env)
+    return dict(env_kwargs if family is None or family.options is None else _ask(family.options, env, env_kwargs))
 
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
@@ -42,10 +34,8 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
         )
 
 
-def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `made_with` that differ from `env_kwargs`, where either may leave out what is the default."""
-    from tacit.envs.registry import find_spec, same
-
+def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> Options:
+    """The options of `made_with` that differ from `env_kwargs`. Either may leave out what is the default."""
     default = {key: one.default for key, one in _parameters(env).items() if one.default is not one.empty}
     default |= find_spec(env, here=True).kwargs
     before, now = {**default, **made_with}, {**default, **env_kwargs}
@@ -53,29 +43,38 @@ def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[st
 
 
 def _parameters(env: str) -> Mapping[str, inspect.Parameter]:
-    """Of the function or class that makes the environment."""
-    from tacit.envs.registry import find_spec
-
+    """Parameters of the function or class that makes the environment."""
     spec = find_spec(env, here=True)
     creator = spec.entry_point or spec.vector_entry_point
-    if isinstance(creator, str):
-        file, _, attribute = creator.partition(":")
-        creator = getattr(import_module(file), attribute)
+    creator = load_function(creator) if isinstance(creator, str) else creator
     return inspect.signature(creator).parameters if callable(creator) else {}
 
 
-def gridworld(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
-    """The gridworld that these options describe, None for another environment."""
-    if env.rpartition(":")[2] != GRIDWORLD:
-        return None
-    from tacit.envs.gridworld import make_spec
+def exact_model(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
+    """The exact model of the environment that these options describe; None if its family has none."""
+    family = find_family(env)
+    return None if family is None or family.model is None else _ask(family.model, env, env_kwargs)
 
+
+def _ask(function: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
+    """What a function of the family says about these options."""
     try:
-        return make_spec(
-            **{key: value for key, value in env_kwargs.items() if key not in ("observation", "render_mode")}
-        )
+        return load_function(function)(env_kwargs)
     except TypeError:
-        raise UserError(f"an option of {GRIDWORLD} has a value of the wrong type: {listed(env_kwargs)}") from None
+        name = env.rpartition(":")[2]
+        raise UserError(f"an option of {name} has a value of the wrong type: {listed(env_kwargs)}") from None
+
+
+def has_expert(env: str) -> bool:
+    """Does the environment have a built-in expert? One with an exact model does."""
+    family = find_family(env)
+    return family is not None and family.model is not None
+
+
+def notice(env: str, env_kwargs: Mapping[str, Any]) -> str | None:
+    """What must stand beside every result on this environment, if anything."""
+    family = find_family(env)
+    return None if family is None or family.notice is None else load_function(family.notice)(env_kwargs)
 
 
 def listed(env_kwargs: Mapping[str, Any]) -> str:

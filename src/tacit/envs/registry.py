@@ -1,4 +1,4 @@
-"""Making environments by id, ours and everybody's: `module:Name-v0` is imported first, observations become flat.
+"""Make environments by id. The module of `module:Name-v0` is imported first, and observations become flat.
 
     env = make("my_package:Reactor-v0", setpoint=3.0)            one environment
     env = make_vec("my_package:Reactor-v0", 16)                  16 copies that reset within the same step
@@ -13,6 +13,7 @@ Pictures are refused: a cost of pixels would need other networks, and would name
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterator
@@ -24,16 +25,18 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
+from tacit.envs.families import Options, load_plugins
 from tacit.errors import UserError
 
 NO_OPTIONS = frozenset(
     {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps", "render_mode"}
 )
-"""What `gymnasium.make_vec` knows besides the options of an environment, or how it is looked at."""
+"""Arguments of `gymnasium.make_vec` that are not options of an environment."""
 LARGEST = 10_000
-"""Entries of an observation. More are pictures by another name."""
+"""Largest number of entries of an observation. More of them are pictures by another name."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -41,7 +44,7 @@ LARGEST = 10_000
 
 
 def is_flat(space: spaces.Space[Any]) -> bool:
-    """A one-dimensional Box, or Discrete from 0: what policies read as it is."""
+    """Can policies read it as it is: a one-dimensional Box, or Discrete from 0?"""
     if isinstance(space, spaces.Box):
         return len(space.shape) == 1
     return isinstance(space, spaces.Discrete) and space.start == 0
@@ -105,16 +108,14 @@ def rows(env: VectorEnv, observations: Any) -> list[NDArray[Any]]:
     single = env.single_observation_space
     if is_flat(single):
         return list(np.asarray(observations))
-    from gymnasium.vector.utils import iterate
-
     return [flatten(single, one) for one in iterate(env.observation_space, observations)]
 
 
 def feature_names(env: Any, *, declared: bool = False) -> tuple[str, ...] | None:
-    """Names of the entries of the (flattened) observations of an environment, single or vector; None if it has none.
+    """Names of the entries of a (flattened) observation of an environment, single or vector; None if it has none.
 
-    Its own attribute `feature_names`, or that of the nearest environment inside, if there are as many as entries (a
-    wrapper may have added some); else, unless only `declared` ones are wanted, those that follow from the structure.
+    The attribute `feature_names` of the environment, or of the nearest one inside, if there are as many as entries (a
+    wrapper may have added some). Else the names that follow from the structure, unless only `declared` ones count.
     """
     space = getattr(env, "single_observation_space", None) or env.observation_space
     size = 1 if isinstance(space, spaces.Discrete) else spaces.flatdim(flat_space(space))
@@ -155,12 +156,15 @@ def flat(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSpec:
-    """What is registered under an id, after importing its module; UserError if there is nothing. `here`: see below."""
-    import difflib
+    """The registered environment of this id, after importing its module; UserError if there is none.
 
+    For `here` see `import_named`. An id that is not registered may be one of an entry point (`families`).
+    """
     module, _, name = env_id.rpartition(":")
     if module:
         import_named(module, here=here)
+    elif name not in gym.registry:
+        load_plugins()
     if name not in gym.registry:
         close = difflib.get_close_matches(name, [*gym.registry], n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
@@ -173,10 +177,10 @@ def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSp
 
 
 def import_named(module: str, *, here: bool = False, what: str = "the environment") -> None:
-    """Import a module that a name refers to; with `here` it may also be a file in the current folder.
+    """Import the module that a name refers to. With `here` it may also be a file in the current folder.
 
-    That is for names that a person has typed. A name out of a file (a run, demonstrations) must not be able to choose
-    a file that came along with it: importing runs its code.
+    That is for names that a person has typed. A name that a file holds (a run, demonstrations) must not choose a file
+    that came along with it, because importing runs its code.
     """
     if not all(part.isidentifier() for part in module.split(".")):
         raise UserError(f"{module!r} is not the name of a Python module: an environment is named module:Name-v0")
@@ -210,9 +214,9 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
 
 
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
-    """N copies that reset themselves within the same step, with flat observations: batched if the environment has that.
+    """N copies that reset within the same step, with flat observations.
 
-    A batched version that resets otherwise, or whose observations are not flat, is passed over for copies of the single
+    The batched version is used if there is one that resets so and has flat observations, else copies of the single
     one. UserError if there is neither.
     """
     spec = find_spec(env_id)
@@ -232,13 +236,13 @@ def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any)
 
 
 def _remember(env: VectorEnv, env_id: str) -> VectorEnv:
-    """Gymnasium forgets the module of module:Name-v0, without which nobody can make the environment again."""
+    """Note the whole id: Gymnasium forgets the module of module:Name-v0, which is needed to make it again."""
     env.unwrapped.tacit_id = env_id  # type: ignore[attr-defined]
     return env
 
 
-def origin(env: VectorEnv) -> tuple[str | None, dict[str, Any]]:
-    """(id, options) with which a vector environment was made; (None, {}) if it was not made from an id."""
+def origin(env: VectorEnv) -> tuple[str | None, Options]:
+    """The (id, options) that a vector environment was made with; (None, {}) if it was not made from an id."""
     spec = env.spec
     if spec is None:
         return None, {}
@@ -252,26 +256,32 @@ def origin(env: VectorEnv) -> tuple[str | None, dict[str, Any]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal values of an option; a tuple and a list of the same are."""
+    """Are two values of an option equal? A tuple equals the list of its entries."""
     try:
         return bool(one == other) or bool(np.array_equal(one, other))
     except ValueError:  # arrays
         return bool(np.array_equal(one, other))
 
 
-def resets_same_step(env: VectorEnv) -> bool:
+def autoreset_mode(env: VectorEnv) -> str | None:
+    """How a vector environment resets its copies: "SameStep", "NextStep" or "Disabled"; None if it does not say."""
     mode = env.metadata.get("autoreset_mode")
-    return getattr(mode, "value", mode) == AutoresetMode.SAME_STEP.value
+    return mode.value if isinstance(mode, AutoresetMode) else mode
+
+
+def resets_same_step(env: VectorEnv) -> bool:
+    """Does a copy that ends begin a new episode within the same step?"""
+    return autoreset_mode(env) == AutoresetMode.SAME_STEP.value
 
 
 @contextmanager
-def _making(env_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Whatever an environment raises while it is made becomes a UserError, a missing extra of ours excepted."""
+def _making(env_id: str, kwargs: Options) -> Iterator[None]:
+    """Turn whatever an environment raises while it is made into a UserError, except a missing package."""
     try:
         yield
     except (UserError, ImportError):
         raise
     except Exception as error:
         options = f" with {', '.join(f'{key}={value!r}' for key, value in kwargs.items())}" if kwargs else ""
-        said = " ".join(str(error).split())
-        raise UserError(f"cannot make {env_id}{options}: {type(error).__name__}: {said}") from error
+        reason = " ".join(str(error).split())
+        raise UserError(f"cannot make {env_id}{options}: {type(error).__name__}: {reason}") from error

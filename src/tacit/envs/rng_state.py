@@ -1,4 +1,4 @@
-"""The states of vector environments as plain arrays, so that a checkpoint can hold them (`get_state`, `set_state`)."""
+"""States of vector environments as plain arrays, for checkpoints (`get_state`, `set_state`)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def choose_gl_backend() -> None:
     """On Linux without a display, point MUJOCO_GL at an offscreen OpenGL that works; a value set by the user is kept.
 
     MuJoCo and Gymnasium default to a window system and then fail with a message that helps nobody. PyOpenGL can be
-    bound to one platform a process, so the choice is made by asking the libraries, not by trying one after the other.
+    bound to one platform per process, so the choice is made by asking the libraries, not by trying one after the other.
     """
     if os.environ.get("MUJOCO_GL") or has_display():
         return

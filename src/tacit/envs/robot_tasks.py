@@ -1,7 +1,7 @@
 """The seven robot tasks as data: model, observation, reward, termination, constraint, reset.
 
-One frozen `Task` a robot. The single environment (`robots.py`) and the batched one (`mujoco_vector.py`) both read it,
-so that there is one place where a reward is written. All functions are vectorised: they take arrays with one row a
+One frozen `Task` per robot. The single environment (`robots.py`) and the batched one (`mujoco_vector.py`) both read it,
+so that there is one place where a reward is written. All functions are vectorised: they take arrays with one row per
 copy. Positions are joint positions (qpos) after the step; actions are the ones applied, that is clipped to the box (and
 with the dead motors at zero). Nothing here needs MuJoCo, so the tasks can be listed where it is not installed.
 """
@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.envs.capabilities import Rule
 from tacit.errors import UserError
 
 Array = NDArray[np.float64]
@@ -22,24 +24,6 @@ Reward = Callable[[Array, Array, Array, Array], Array]
 """(qpos before (n, nq), qpos after (n, nq), qvel after (n, nv), applied action (n, nu)) -> reward (n,)"""
 Terminated = Callable[[Array, Array], NDArray[np.bool_]]
 """(qpos after (n, nq), qvel after (n, nv)) -> terminated (n,)"""
-
-_RELATIONS = {"<": np.less, "<=": np.less_equal, ">": np.greater}
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """What the robot must not do: be where `feature relation bound` holds after a step."""
-
-    feature: str
-    relation: str
-    bound: float
-
-    def violated(self, value: Array) -> NDArray[np.bool_]:
-        """True where the constraint is broken, for values of the feature of any shape."""
-        return np.asarray(_RELATIONS[self.relation](value, self.bound))
-
-    def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {self.bound:g}"
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class Task:
     """XML file among Gymnasium's MuJoCo assets, or (Point) among our own."""
     frame_skip: int
     dt: float
-    """Seconds a step: frame_skip times the model's time step."""
+    """Seconds per step: frame_skip times the model's time step."""
     horizon: int
     position_names: tuple[str, ...]
     velocity_names: tuple[str, ...]
@@ -61,7 +45,8 @@ class Task:
     """The action box is [-action_high, action_high] in every coordinate."""
     reward: Reward = field(repr=False)
     reward_text: str
-    constraint: Constraint
+    constraint: Rule
+    """What the robot must not do."""
     reset_qpos: float
     """Half-width of the uniform noise on the initial qpos."""
     reset_qvel: float
@@ -142,17 +127,15 @@ class Task:
         own = Path(__file__).with_name("assets") / self.model
         if own.exists():
             return own
-        import gymnasium
-
         return Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / self.model
 
 
 def find_task(name: str) -> Task:
-    """The task of that name; an unknown name is refused with the nearest one suggested."""
+    """The task of that name. The error for an unknown name suggests the nearest one."""
     if name in TASKS:
         return TASKS[name]
-    near = difflib.get_close_matches(str(name).lower(), [known.lower() for known in TASKS], n=1, cutoff=0.4)
-    hint = f" Did you mean {next(known for known in TASKS if known.lower() == near[0])!r}?" if near else ""
+    near = difflib.get_close_matches(str(name).lower(), [task.lower() for task in TASKS], n=1, cutoff=0.4)
+    hint = f" Did you mean {next(task for task in TASKS if task.lower() == near[0])!r}?" if near else ""
     raise UserError(f"there is no robot task {name!r}.{hint} The tasks are {', '.join(TASKS)}.")
 
 
@@ -242,7 +225,7 @@ _ANT = Task(
     action_high=1.0,
     reward=_ant_reward,
     reward_text="sqrt(x^2 + y^2) + [0.2 <= z <= 1.0] - 0.5 |a|^2",
-    constraint=Constraint("x_position", "<", -3.0),
+    constraint=Rule("x_position", "<", -3.0),
     reset_qpos=0.1,
     reset_qvel=0.1,
     reset_qvel_normal=True,
@@ -292,7 +275,7 @@ TASKS: dict[str, Task] = {
             action_high=1.0,
             reward=_travel(dt=0.05, control=0.1),
             reward_text="|dx|/dt - 0.1 |a|^2",
-            constraint=Constraint("x_position", "<", -3.0),
+            constraint=Rule("x_position", "<", -3.0),
             reset_qpos=0.1,
             reset_qvel=0.1,
             reset_qvel_normal=True,
@@ -311,7 +294,7 @@ TASKS: dict[str, Task] = {
             action_high=1.0,
             reward=_travel(dt=0.04, control=1e-4),
             reward_text="|dx|/dt - 0.0001 |a|^2",
-            constraint=Constraint("x_position", ">", 0.5),
+            constraint=Rule("x_position", ">", 0.5),
             reset_qpos=0.1,
             reset_qvel=0.1,
             camera={"distance": 6.0, "elevation": -55.0, "height": 0.0, "floor": -0.1},
@@ -330,7 +313,7 @@ TASKS: dict[str, Task] = {
             action_high=1.0,
             reward=_travel(dt=0.008, control=1e-3, alive=1.0),
             reward_text="|dx|/dt + 1 - 0.001 |a|^2",
-            constraint=Constraint("x_position", "<", -3.0),
+            constraint=Rule("x_position", "<", -3.0),
             reset_qpos=0.005,
             reset_qvel=0.005,
             terminated=_walker_fell,
@@ -350,7 +333,7 @@ TASKS: dict[str, Task] = {
             action_high=3.0,
             reward=_pendulum_reward,
             reward_text="1 if x <= -0.01, 0.1 if x >= 0, linear between",
-            constraint=Constraint("x_position", "<", -0.015),
+            constraint=Rule("x_position", "<", -0.015),
             reset_qpos=0.01,
             reset_qvel=0.01,
             terminated=_pendulum_fell,
@@ -370,7 +353,7 @@ TASKS: dict[str, Task] = {
             action_high=0.25,
             reward=_point_reward,
             reward_text="(x dy - y dx) / (1 + |sqrt(x^2 + y^2) - 10|)",
-            constraint=Constraint("x_position", "<=", -3.0),
+            constraint=Rule("x_position", "<=", -3.0),
             reset_qpos=0.0,
             reset_qvel=0.0,
             kinematics=_point_moves,

@@ -11,13 +11,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from tacit.envs import EnvInfo
-from tacit.envs.robot_tasks import TASKS, Array, Constraint, Task, find_task
+from tacit.envs.families import EnvInfo, Family, Info, Options
+from tacit.envs.robot_rendering import RobotRenderer, has_display
+from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
 from tacit.errors import UserError
 
 __all__ = [
     "TASKS",
-    "Constraint",
     "RobotEnv",
     "Task",
     "action_space",
@@ -94,6 +94,7 @@ class RobotEnv(gym.Env[Any, Any]):
         height: int = 480,
     ) -> None:
         self.task = find_task(task)
+        self.rule = self.task.constraint
         self.noise = check_noise(noise)
         self.horizon = check_horizon(self.task, horizon)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -117,10 +118,10 @@ class RobotEnv(gym.Env[Any, Any]):
 
     @property
     def dt(self) -> float:
-        """Seconds a step."""
+        """Seconds per step."""
         return float(self.model.opt.timestep * self.frame_skip)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Array, Info]:
         super().reset(seed=seed)
         self._mujoco.mj_resetData(self.model, self.data)
         self._steps = 0
@@ -130,7 +131,7 @@ class RobotEnv(gym.Env[Any, Any]):
             self.render()
         return self._get_obs(), {"cost": 0.0}
 
-    def step(self, action: np.ndarray) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Array, float, bool, bool, Info]:
         """Apply an action. `info["cost"]` is 1.0 if the state reached breaks the task's constraint, else 0.0."""
         task = self.task
         action = np.asarray(action)
@@ -151,12 +152,12 @@ class RobotEnv(gym.Env[Any, Any]):
             self.set_state(after[0, : task.nq], after[0, task.nq :])
         qpos, qvel = after[:, : task.nq], after[:, task.nq :]
         terminated = bool(task.terminated(qpos, qvel)[0]) if task.terminated else False
-        cost = float(task.constraint.violated(qpos[:, task.constraint_index])[0])
+        cost = float(task.constraint.beyond(qpos[:, task.constraint_index])[0])
         self._steps += 1
         truncated = not terminated and (self._steps >= self.horizon or not stable)
         if self.render_mode == "human":
             self.render()
-        info: dict[str, Any] = {"cost": cost}
+        info: Info = {"cost": cost}
         if not stable:
             info["diverged"] = True
         return task.observe(after)[0], float(reward[0]), terminated, truncated, info
@@ -207,8 +208,6 @@ class RobotEnv(gym.Env[Any, Any]):
             )
             return None
         if self._renderer is None:
-            from tacit.envs.robot_rendering import RobotRenderer, has_display
-
             if self.render_mode == "human":
                 if not has_display():
                     raise UserError('there is no display for render_mode="human": use "rgb_array".')
@@ -225,17 +224,19 @@ class RobotEnv(gym.Env[Any, Any]):
             self._renderer = None
 
 
-ENVIRONMENTS = tuple(
-    EnvInfo(
-        id=f"tacit/{task.name}-v0",
-        constraint=f"stay out of {str(task.constraint).replace('x_position', 'x')}",
-        horizon=task.horizon,
-        observation=f"Box({len(task.feature_names)}): qpos, qvel",
-        action=f"Box({task.nu}): [-{task.action_high:g}, {task.action_high:g}]",
-        entry_point="tacit.envs.robots:RobotEnv",
-        vector_entry_point="tacit.envs.mujoco_vector:RobotVectorEnv",
-        extra="robots",
-        kwargs={"task": task.name},
+FAMILY = Family(
+    tuple(
+        EnvInfo(
+            id=f"tacit/{task.name}-v0",
+            constraint=f"stay out of {str(task.constraint).replace('x_position', 'x')}",
+            horizon=task.horizon,
+            observation=f"Box({len(task.feature_names)}): qpos, qvel",
+            action=f"Box({task.nu}): [-{task.action_high:g}, {task.action_high:g}]",
+            entry_point="tacit.envs.robots:RobotEnv",
+            vector_entry_point="tacit.envs.mujoco_vector:RobotVectorEnv",
+            extra="robots",
+            kwargs={"task": task.name},
+        )
+        for task in TASKS.values()
     )
-    for task in TASKS.values()
 )

@@ -1,4 +1,4 @@
-"""A learned cost around an environment: told, charged, stopped at, or kept to.
+"""Wrap an environment with a learned cost: report it, charge it, stop at it, or keep to it.
 
     env = CostWrapper(env, cost)                               info["cost"] after every step
     env = CostWrapper(env, cost, penalty=10.0, terminate=True) reward - 10 cost; a step above the threshold ends
@@ -12,6 +12,7 @@ size. Dict and Tuple observations are flattened first, as `gymnasium.spaces.flat
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,9 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost
 from tacit.cost.table import TableCost
-from tacit.envs.registry import feature_names
+from tacit.envs.capabilities import capabilities
+from tacit.envs.families import Info, Options
+from tacit.envs.registry import autoreset_mode, feature_names
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -32,7 +35,7 @@ Predict = Callable[[Any, Array], Array]
 
 
 def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
-    """The cost with its inputs where this environment has them; UserError if it does not fit."""
+    """The cost with its inputs in the columns of this environment. UserError if it does not fit."""
     space, actions = _spaces(env)
     names = feature_names(env, declared=True)
     derived = feature_names(env) if names is None else None
@@ -43,13 +46,15 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
     if cost.inputs.act_size:
         size = int(actions.n) if isinstance(actions, gym.spaces.Discrete) else gym.spaces.flatdim(actions)
         if size != cost.inputs.act_size:
-            raise UserError(f"the cost reads actions of {cost.inputs.act_size} numbers, the environment's have {size}")
+            raise UserError(
+                f"the cost reads actions of {cost.inputs.act_size} numbers, those of the environment have {size}"
+            )
     if names is not None and not isinstance(space, gym.spaces.Discrete):
         return cost.of_names(names)
     if gym.spaces.flatdim(space) != cost.inputs.obs_size:
         raise UserError(
-            f"the cost reads observations of {cost.inputs.obs_size} numbers ({', '.join(cost.names[:6])}, ...), the "
-            f"environment's have {gym.spaces.flatdim(space)} and no names; give it feature_names, or another cost"
+            f"the cost reads observations of {cost.inputs.obs_size} numbers ({', '.join(cost.names[:6])}, ...), those "
+            f"of the environment have {gym.spaces.flatdim(space)} and no names; give it feature_names, or another cost"
         )
     return cost
 
@@ -74,13 +79,13 @@ def _threshold(cost: Cost, given: float | None, why: str) -> float:
 
 
 class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds info["cost"], the learned cost of each step (that of the environment itself is "true_cost").
+    """Add info["cost"], the learned cost of each step. The environment's own becomes info["true_cost"].
 
     Args:
         env: the environment.
         cost: a learned cost.
-        penalty: subtracted from the reward for each unit of cost. A cost of Tacit is in units of `cost.unit` of reward:
-            `penalty=cost.unit` is what the policy of its run was charged.
+        penalty: subtracted from the reward per unit of cost. `penalty=cost.unit` is what the policy of the run was
+            charged.
         terminate: end the episode when a step costs more than the threshold (info["forbidden"] says so).
         threshold: instead of the cost's own.
     """
@@ -103,35 +108,35 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self.threshold = cost.threshold if threshold is None else threshold
         self._before: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         self._before = obs
         return obs, _hidden(info)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         space = self.env.observation_space
         about = obs if self.cost.at == "next" else self._before
         value = float(self.cost(_flat(space, about), action if self.cost.reads_actions else None))
         self._before = obs
-        info = _told(info, value)
+        info = _with_cost(info, value)
         if self.threshold is not None:
             info["forbidden"] = value > self.threshold
             terminated = bool(terminated or (self.terminate and info["forbidden"]))
         return obs, float(reward) - self.penalty * value, terminated, truncated, info
 
 
-def _hidden(info: dict[str, Any]) -> dict[str, Any]:
+def _hidden(info: Info) -> Info:
     """The environment's own cost under another name, so that nobody takes it for the learned one."""
     return {{"cost": "true_cost", "_cost": "_true_cost"}.get(key, key): entry for key, entry in info.items()}
 
 
-def _told(info: dict[str, Any], value: Any) -> dict[str, Any]:
+def _with_cost(info: Info, value: Any) -> Info:
     return {**_hidden(info), "cost": value}
 
 
 class VectorCostWrapper(VectorWrapper):
-    """`CostWrapper` for vector environments, without termination: copies reset themselves, and nobody else can.
+    """`CostWrapper` for vector environments. It cannot end episodes, because the copies reset themselves.
 
     info["cost"] is (N,). In a step in which a copy has begun anew it is the cost of the step that ended its episode
     (from info["final_obs"]); if the environment has an info["final_info"], that holds it, too, and "_cost" is False.
@@ -143,18 +148,17 @@ class VectorCostWrapper(VectorWrapper):
         self.cost = fitted(cost, env)
         self.penalty = float(penalty)
         self.threshold = threshold if threshold is not None else cost.threshold
-        mode = env.metadata.get("autoreset_mode")
-        self._mode = getattr(mode, "value", mode)
+        self._mode = autoreset_mode(env)
         if self._mode not in (
             AutoresetMode.SAME_STEP.value,
             AutoresetMode.NEXT_STEP.value,
             AutoresetMode.DISABLED.value,
         ):
-            raise UserError(f"the vector environment does not say how its copies reset themselves: mode {mode}")
+            raise UserError(f"the vector environment does not say how its copies reset themselves: mode {self._mode}")
         self._before: Any = None
         self._resetting = np.zeros(env.num_envs, dtype=bool)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         chosen = (options or {}).get("reset_mask")
         self._resetting = np.zeros(self.num_envs, dtype=bool) if chosen is None else self._resetting & ~chosen
@@ -168,7 +172,7 @@ class VectorCostWrapper(VectorWrapper):
         rows = np.asarray(obs)
         return rows if isinstance(space, gym.spaces.Discrete) else rows.reshape(self.num_envs, -1)
 
-    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, Info]:
         obs, reward, terminated, truncated, info = self.env.step(actions)
         rows = self._rows(obs)
         ended = np.asarray(terminated) | np.asarray(truncated)
@@ -182,9 +186,9 @@ class VectorCostWrapper(VectorWrapper):
         value = np.where(self._resetting, 0.0, value)
         self._resetting = ended if self._mode == AutoresetMode.NEXT_STEP.value else np.zeros_like(ended)
         self._before = rows
-        info = _told(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
+        info = _with_cost(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
         if isinstance(info.get("final_info"), dict):  # where the last step of an episode is read from
-            info["final_info"] = _told(info["final_info"], value) | {"_cost": ended.copy()}
+            info["final_info"] = _with_cost(info["final_info"], value) | {"_cost": ended.copy()}
             info["_cost"] = ~ended
         if self.threshold is not None:
             info |= {"forbidden": value > self.threshold, "_forbidden": np.ones(self.num_envs, dtype=bool)}
@@ -192,7 +196,7 @@ class VectorCostWrapper(VectorWrapper):
 
 
 class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Replaces an action whose learned cost would exceed the threshold, and counts how often.
+    """Replace actions whose learned cost would exceed the threshold, and count how often.
 
     A cost that reads actions (at "current") judges an action directly. A cost of the state that a step reaches (at
     "next") needs to know what an action leads to: `predict(obs, actions)`, a model; without one it is refused, because
@@ -256,7 +260,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self._before: Any = None
         self._rng = np.random.default_rng(0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._rng = np.random.default_rng([seed, 7])
@@ -274,7 +278,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
         obs = np.repeat(np.asarray(_flat(self.env.observation_space, self._before))[None], len(actions), axis=0)
         return np.asarray(self.cost(obs, actions), dtype=np.float64)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         asked = np.asarray(action)
         shielded = bool(self.judge(asked[None])[0] > self.threshold)
         done = action
@@ -309,21 +313,25 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def simulate(env: gym.Env[Any, Any]) -> Predict:
-    """A model for `ShieldWrapper`: each action is tried on another copy of the environment, put where this one stands.
+    """A model for `ShieldWrapper` that tries each action on a copy of the environment in the same state.
 
-    Robots are put there by their state, and draw noise of their own. Other environments are copied whole, the random
-    generator included: where there is noise such a shield knows what will come, as no real one does. Copying costs
-    time in proportion to what the environment holds; a model of your own is faster.
+    MuJoCo environments are put there by positions and velocities, and draw noise of their own. Others are put there by
+    their state if they can set it (`capabilities`), or else copied whole, the random generator included: where there
+    is noise, such a shield knows what will come, as no real one does. Copying a large environment takes long; a model
+    of your own is faster.
     """
-    import copy
-
     here: Any = env.unwrapped
-    if hasattr(here, "set_state") and hasattr(here, "data") and env.spec is not None:
+    can = capabilities(here)
+    source = can.physical_state or can.state
+    if source is not None and env.spec is not None:
         other: Any = gym.make(env.spec).unwrapped
         other.reset(seed=0)
+        there = capabilities(other)
+        target = there.physical_state or there.state
+        assert target is not None
 
         def try_out(action: Any) -> Any:
-            other.set_state(here.data.qpos, here.data.qvel)
+            target.set(source.get())
             return other.step(action)[0]
     else:
         try:

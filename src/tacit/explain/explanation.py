@@ -25,7 +25,7 @@ from tacit.cost.bounds import Bound
 from tacit.cost.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
 from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.cost.table import TableCost
-from tacit.envs.options import gridworld
+from tacit.envs.options import exact_model
 from tacit.errors import UserError
 from tacit.explain import cells, rules
 from tacit.explain.findings import true_bound
@@ -75,7 +75,7 @@ def explain(run: Run, of: str | None = None) -> Explanation:
     which = of or ("map" if (run.path / "model" / "map.safetensors").exists() else "cost")
     cost = load_cost(run, which)
     demos = run.learned_from()
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     if spec is not None:
         return _cells(run, spec, cost, which, demos)
     if isinstance(cost, TableCost) or not (run.path / "samples.safetensors").exists():

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from tacit.algorithms import find
 from tacit.demos import collect, expert_policy, sample_demonstrations
 from tacit.demos.data import FEW_DEMONSTRATIONS, Demonstrations
-from tacit.envs.options import gridworld
+from tacit.envs import registry
+from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
 from tacit.run.progress import live
@@ -218,7 +219,7 @@ def run_preflight(
     seed: int = 0,
 ) -> tuple[Preflight, Demonstrations]:
     """(the result of all checks, the episodes of the unconstrained agent)."""
-    spec = gridworld(env_id, env_kwargs)
+    spec = exact_model(env_id, env_kwargs)
     if spec is not None:
         observation = env_kwargs.get("observation", "position")
         agent = sample_demonstrations(
@@ -258,9 +259,7 @@ def unconstrained_policy(env_id: str, env_kwargs: Mapping[str, Any], steps: int,
 def feature_names(env: Any, demos: Demonstrations) -> tuple[str, ...]:
     """Names of an observation's entries: the environment's, those on the demonstrations' card, or numbers."""
     size = int(np.prod(demos.observations.shape[1:]))
-    copies = getattr(env.unwrapped, "envs", None)
-    declared = [getattr(one.unwrapped, "feature_names", None) for one in (env, *((copies[0],) if copies else ()))]
-    for names in (*declared, demos.card.get("feature_names")):
+    for names in (registry.feature_names(env, declared=True), demos.card.get("feature_names")):
         if names is not None and len(names) == size:
             return tuple(names)
     return tuple(f"obs[{i}]" for i in range(size)) if size > 1 else ("state",)
@@ -268,6 +267,6 @@ def feature_names(env: Any, demos: Demonstrations) -> tuple[str, ...]:
 
 def quick(env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, seed: int = 0) -> Preflight:
     """The cheap checks: all of them on a gridworld, those of the demonstrations alone elsewhere."""
-    if gridworld(env_id, env_kwargs) is None or len(demos) < 2:
+    if exact_model(env_id, env_kwargs) is None or len(demos) < 2:
         return Preflight(tuple(about(demos)))
     return run_preflight(env_id, env_kwargs, demos, seed=seed)[0]

@@ -18,6 +18,7 @@ import optax
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
 from tacit.forward import collect, nets, normalize
 from tacit.policy import Interface, Policy, interface_from
@@ -100,8 +101,9 @@ def resume(env: VectorEnv, config: Config, state: State) -> State:
 
 def _use_threads(env: VectorEnv, threads: int) -> None:
     nets.use_threads(threads)
-    if threads > 1 and hasattr(env.unwrapped, "use_threads"):  # else as many as it was made with
-        env.unwrapped.use_threads(threads)
+    use_threads = capabilities(env).use_threads
+    if threads > 1 and use_threads is not None:  # else as many as it was made with
+        use_threads(threads)
 
 
 def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
@@ -138,8 +140,11 @@ def check_ranges(
         value = getattr(config, name)
         if value is None or (low < value <= high if open_low else low <= value <= high):
             continue
-        words = f"{'above' if open_low else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
-        raise UserError(f"{name} is {words}, not {value}")
+        if low == 0 and high == math.inf:
+            raise UserError(f"{name} {'must be positive' if open_low else 'cannot be negative'}, it is {value}")
+        top = f" and at most {high:g}" if high < math.inf else ""
+        bounds = f"{'above' if open_low else 'at least'} {low:g}{top}"
+        raise UserError(f"{name} must be {bounds}, not {value}")
 
 
 def check(config: Config, n_envs: int) -> None:

@@ -1,6 +1,6 @@
 """Rollouts: N copies of an environment stepped T times with the current policy, in NumPy.
 
-One JAX call a step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
+One JAX call per step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
 computed later, in one batch. Environments are Gymnasium vector environments that reset a finished copy within the same
 step (AutoresetMode.SAME_STEP). One that offers `step_arrays(actions) -> (obs, reward, cost, terminated, truncated,
 final_obs)` is stepped through it; one that offers `get_state()`/`set_state()` resumes bit by bit.
@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make_vec as make_vec
 from tacit.envs.registry import resets_same_step
 from tacit.errors import RunFailed, UserError
@@ -54,7 +55,7 @@ class Rollout:
         return int(self.done.size)
 
     def flat(self) -> tuple[Array, Array, Array]:
-        """(obs, sent, next_obs) with one row a sample: the arguments of a learned cost."""
+        """(obs, sent, next_obs) with one row per sample: the arguments of a learned cost."""
         return tuple(x.reshape(-1, *x.shape[2:]) for x in (self.obs, self.sent, self.next_obs))  # type: ignore[return-value]
 
 
@@ -73,7 +74,7 @@ class Carry:
 
 
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
-    """The policy's view of the environment; UserError if a policy of ours cannot run in it."""
+    """The policy's view of the environment. UserError if no policy can run in it."""
     if not resets_same_step(env):
         raise UserError(
             "the vector environment must reset its copies within the same step, its mode is"
@@ -96,8 +97,9 @@ def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Ca
     """Put the environments where `carry` says, in this or another process."""
     if carry.obs.shape[0] != env.num_envs:
         raise UserError(f"the state is of {carry.obs.shape[0]} environments, {env.num_envs} were given")
-    if carry.env_state is not None and hasattr(env, "set_state"):
-        env.set_state(carry.env_state)
+    access = capabilities(env).state
+    if carry.env_state is not None and access is not None:
+        access.set(carry.env_state)
         return carry
     warnings.warn(
         "the environment cannot restore its state (it has no set_state): running episodes begin anew", stacklevel=3
@@ -107,13 +109,14 @@ def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Ca
 
 
 def _state_of(env: VectorEnv) -> dict[str, Array] | None:
-    return env.get_state() if hasattr(env, "get_state") and hasattr(env, "set_state") else None
+    access = capabilities(env).state
+    return None if access is None else access.get()
 
 
 def collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
-    """T = n_steps steps of all environments. RunFailed if the environment raises or returns what is not finite."""
+    """Step all environments T = n_steps times. RunFailed if one raises, or returns what is not finite."""
     interface, n = policy.interface, env.num_envs
     noise = policy.noise(rng, (n_steps, n))
     obs = np.empty((n_steps, n, interface.obs_size), np.float32)
@@ -150,7 +153,7 @@ def collect(
 
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
-    """RunFailed that names the first thing of a rollout that is not finite: the rest may follow from it."""
+    """RunFailed if something in a rollout is not finite. It names the first, which the rest may follow from."""
     problems = []
     for order, (name, array) in enumerate(
         (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
@@ -168,9 +171,11 @@ def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> Non
 
 def _stepper(env: VectorEnv, interface: Interface) -> Callable[[Array], StepResult]:
     """actions -> (obs to act on, reward, cost or None, terminated, truncated, obs reached), observations encoded."""
+    step_arrays = capabilities(env).step_arrays
 
     def fast(actions: Array) -> StepResult:
-        obs, reward, cost, terminated, truncated, reached = env.step_arrays(actions)  # type: ignore[attr-defined]
+        assert step_arrays is not None
+        obs, reward, cost, terminated, truncated, reached = step_arrays(actions)
         same = reached is obs
         obs = interface.encode(obs)
         return obs, reward, cost, terminated, truncated, obs if same else interface.encode(reached)
@@ -191,8 +196,7 @@ def _stepper(env: VectorEnv, interface: Interface) -> Callable[[Array], StepResu
         costs = None if cost is None else np.asarray(cost, np.float64)
         return obs, np.asarray(reward, np.float64), costs, terminated, truncated, reached
 
-    # A wrapper's own step must not be bypassed.
-    return fast if env.unwrapped is env and hasattr(env, "step_arrays") else general
+    return general if step_arrays is None else fast
 
 
 def _times(lengths: Array, done: Array) -> Array:
@@ -217,7 +221,7 @@ def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array
 
 
 def metrics(rollout: Rollout, carry: Carry, steps: int) -> dict[str, float]:
-    """Averages over the rollout, and over the last finished episodes once there are any."""
+    """Averages over the rollout, and over the last finished episodes if there are any."""
     out = {"time/total_steps": float(steps), "rollout/rew_mean": float(rollout.rew.mean())}
     if rollout.cost is not None:
         out["rollout/cost_mean"] = float(rollout.cost.mean())

@@ -2,8 +2,8 @@
 
 The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
 and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
-trained to keep that much more distance than the constraint asks for (robots and highway only): behaviour that lives at
-the wall would otherwise step over it now and then under its own noise.
+trained to keep that much more distance than the constraint asks for, where the environment declares its rule: behaviour
+that lives at the wall would otherwise step over it now and then under its own noise.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.demos import collect, save
 from tacit.demos.data import from_trajectories
+from tacit.envs.capabilities import capabilities
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for, evaluations
 from tacit.forward import agent, ppo_lagrangian
@@ -42,7 +43,7 @@ class Config(ppo_lagrangian.Config):
     """Settings of an expert."""
 
     margin: float = 0.0
-    """How much more distance than the constraint asks for, in the unit of its feature; robots and highway only."""
+    """How much more distance than the constraint asks for, in the unit of its feature; for environments with a rule."""
     fall_cost: float = 0.0
     """Cost of ending an episode early, in violating steps, on top of terminal_cost. 1/(1 - cost_gamma) makes it as bad
     as violating for ever, so that falling is no way out of the constraint."""
@@ -135,15 +136,14 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
     """The true cost with the boundary moved `margin` to the safe side; None for the environment's own."""
     if margin == 0.0:
         return None
-    task = getattr(env.unwrapped, "task", None)
-    if task is None:
+    rule = capabilities(env).rule
+    if rule is None:
         raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
-    constraint, index = task.constraint, task.constraint_index
-    bound = constraint.bound + (-margin if constraint.relation.startswith(">") else margin)
-    below = constraint.relation.startswith("<")
+    bound = rule.bound + (-margin if rule.relation.startswith(">") else margin)
+    below = rule.relation.startswith("<")
 
     def cost(obs: np.ndarray, act: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
-        value = next_obs[:, index]
+        value = rule.values(next_obs)
         return ((value < bound) if below else (value > bound)).astype(np.float64)
 
     return cost
@@ -189,21 +189,19 @@ def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray
         raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
     # An environment whose episodes end by themselves says which ends are good ones.
-    succeeded = getattr(env.unwrapped, "succeeded", None)
+    can = capabilities(env)
     last = episodes.observations[episodes.row_offsets + episodes.lengths]
-    complete = ~episodes.terminated if succeeded is None else succeeded(last)
+    complete = ~episodes.terminated if can.succeeded is None else can.succeeded(last)
     # Nor may an episode begin in violation: the first state is demonstrated, too.
-    violated = getattr(getattr(env.unwrapped, "rule", None), "violated", None)
-    legal = True if violated is None else ~violated(episodes.observations[episodes.row_offsets])
+    legal = True if can.rule is None else ~can.rule.violated(episodes.observations[episodes.row_offsets])
     return np.asarray((costs == 0) & complete & legal)
 
 
 def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
     """How near the demonstrations come to the boundary, for constraints that are a bound on a feature."""
-    task = getattr(env.unwrapped, "task", None)
-    if task is None:
+    rule = capabilities(env).rule
+    if rule is None:
         return {}
-    values = demos.observations[:, task.constraint_index].astype(np.float64)
-    bound = task.constraint.bound
-    nearest = float(values.min() - bound) if task.constraint.relation.startswith("<") else float(bound - values.max())
-    return {"constraint": str(task.constraint), "distance_kept": nearest}
+    values = rule.values(demos.observations).astype(np.float64)
+    nearest = float(values.min() - rule.bound) if rule.relation.startswith("<") else float(rule.bound - values.max())
+    return {"constraint": str(rule), "distance_kept": nearest}

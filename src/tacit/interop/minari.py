@@ -1,4 +1,4 @@
-"""Demonstrations from and to Minari, Farama's format for offline data. True costs are the entry `cost` of the infos.
+"""Read and write demonstrations as Minari datasets. True costs are the entry `cost` of the infos.
 
     data = from_minari("D4RL/pen/expert-v2")                   a dataset on this machine (`download=True` fetches it)
     to_minari(data, "mine/tank/operators-v0")                  `minari.load_dataset` finds it
@@ -22,7 +22,7 @@ import numpy as np
 from minari.data_collector import EpisodeBuffer
 from minari.storage import get_dataset_path
 
-from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
+from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import MAX_BYTES
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
@@ -34,7 +34,7 @@ CARD = "tacit_card"
 
 
 def from_minari(dataset: str | Any, *, download: bool = False) -> Demonstrations:
-    """All episodes of a dataset (its id, or a `MinariDataset`) that have a step."""
+    """Read a dataset (its id, or a `MinariDataset`). Episodes without a step are left out."""
     if isinstance(dataset, str):
         dataset = _load(dataset, download)
     try:
@@ -47,7 +47,7 @@ def from_minari(dataset: str | Any, *, download: bool = False) -> Demonstrations
     except UserError:
         raise
     except Exception as error:  # HDF5 and Minari raise a dozen types on damaged files
-        raise UserError(f"cannot read the Minari dataset {dataset.id}: {_said(error)}") from None
+        raise UserError(f"cannot read the Minari dataset {dataset.id}: {_reason(error)}") from None
 
 
 def _load(name: str, download: bool) -> Any:
@@ -65,10 +65,10 @@ def _load(name: str, download: bool) -> Any:
             f"`minari download {name}` fetches a public one"
         ) from None
     except Exception as error:  # HDF5 and Minari raise a dozen types on damaged files
-        raise UserError(f"cannot read the Minari dataset {name!r}: {_said(error)}") from None
+        raise UserError(f"cannot read the Minari dataset {name!r}: {_reason(error)}") from None
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
@@ -128,7 +128,7 @@ def _at(observations: Any, t: int) -> Any:
     return observations[t]
 
 
-def _card(dataset: Any) -> dict[str, Any]:
+def _card(dataset: Any) -> Card:
     stored = dataset.storage.metadata.get(CARD)
     if stored is not None:
         try:
@@ -145,18 +145,18 @@ def _card(dataset: Any) -> dict[str, Any]:
 
 
 def to_minari(demos: Demonstrations, dataset_id: str, *, description: str | None = None) -> Any:
-    """Write a dataset and return it. UserError if there is one of that name; nothing half-written stays."""
+    """Write a dataset and return it. UserError if the name is taken. Nothing half-written stays."""
     dataset_id = dataset_id.removeprefix(PREFIX)
     try:
         path = get_dataset_path(dataset_id)
         minari.dataset.minari_dataset.parse_dataset_id(dataset_id)
     except ValueError as error:
         raise UserError(
-            f"{dataset_id!r} is no name of a Minari dataset, such as mine/tank/operators-v0: {error}"
+            f"{dataset_id!r} is not a name of a Minari dataset, such as mine/tank/operators-v0: {error}"
         ) from None
     if path.exists():
         raise UserError(
-            f"there is a Minari dataset {dataset_id!r} already: `minari delete {dataset_id}`, or another name"
+            f"the Minari dataset {dataset_id!r} exists: use `minari delete {dataset_id}`, or choose another name"
         )
     spec, spaces = _environment(demos)
     try:

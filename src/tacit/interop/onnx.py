@@ -1,4 +1,4 @@
-"""Policies and costs as ONNX graphs, for whatever runs them: complete with scaling and clipping, and checked.
+"""Export policies and costs as ONNX graphs, with scaling and clipping built in, and check them.
 
     onnx.save(policy_graph(policy), "policy.onnx")
     export(run, "deploy/")                              policy.onnx, cost.onnx, map.onnx: what the run has
@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import tacit
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
-from tacit.errors import UserError
-from tacit.interop import TOLERANCE, require_equal
+from tacit.interop import TOLERANCE, difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 OPSET = 18
 IR_VERSION = 9
-"""Old enough for every runtime of the last years."""
+"""Old enough for every current runtime."""
 
 
 class _Graph:
@@ -88,8 +88,6 @@ class _Graph:
         import onnx
         from onnx import helper
 
-        import tacit
-
         def values(named: dict[str, tuple[Any, list[Any]]]) -> list[Any]:
             return [
                 helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
@@ -111,8 +109,8 @@ class _Graph:
 
 def policy_graph(policy: Policy) -> ModelProto:
     """The policy with its normalisation, rescaling and clipping."""
-    face, g = policy.interface, _Graph()
-    x = g.one_hot("obs", face.n_states) if face.n_states else "obs"
+    interface, g = policy.interface, _Graph()
+    x = g.one_hot("obs", interface.n_states) if interface.n_states else "obs"
     x = g.add("Mul", g.add("Sub", x, g.constant(policy.obs_mean)), g.constant(policy.obs_scale))
     if math.isfinite(policy.obs_clip):
         x = g.within(x, -policy.obs_clip, policy.obs_clip)
@@ -120,21 +118,21 @@ def policy_graph(policy: Policy) -> ModelProto:
         x = g.add("Tanh", g.dense(x, weight, bias))
     head = g.dense(x, policy.weights[-1], policy.biases[-1])
     obs: dict[str, tuple[Any, list[Any]]]
-    obs = {"obs": (np.int64, ["N"]) if face.n_states else (np.float32, ["N", face.obs_size])}
+    obs = {"obs": (np.int64, ["N"]) if interface.n_states else (np.float32, ["N", interface.obs_size])}
     card = policy.to_arrays()[1]
-    if face.n_actions:
+    if interface.n_actions:
         g.add("Identity", head, name="logits")
         g.add("ArgMax", head, name="action", axis=-1, keepdims=0)
         return g.model(
-            "policy", obs, {"action": (np.int64, ["N"]), "logits": (np.float32, ["N", face.n_actions])}, card
+            "policy", obs, {"action": (np.int64, ["N"]), "logits": (np.float32, ["N", interface.n_actions])}, card
         )
     assert policy.log_std is not None
-    low, high, centre, half = face.box
+    low, high, centre, half = interface.box
     g.add("Add", g.add("Mul", head, g.constant(half)), g.constant(centre), name="mean")
     g.within("mean", low, high, name="action")
     g.add("Identity", g.constant(np.exp(policy.log_std) * half), name="std")
-    shape: tuple[Any, list[Any]] = (np.float32, ["N", face.act_size])
-    return g.model("policy", obs, {"action": shape, "mean": shape, "std": (np.float32, [face.act_size])}, card)
+    shape: tuple[Any, list[Any]] = (np.float32, ["N", interface.act_size])
+    return g.model("policy", obs, {"action": shape, "mean": shape, "std": (np.float32, [interface.act_size])}, card)
 
 
 def cost_graph(cost: LearnedCost) -> ModelProto:
@@ -193,33 +191,27 @@ def _features(g: _Graph, cost: LearnedCost, z: str) -> str:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{file: largest difference}: what the run has, as ONNX files, each compared with the original in onnxruntime.
+    """Write the models of a run as ONNX files. Returns {file: largest difference from the original}.
 
     RunFailed if one differs by more than TOLERANCE; nothing is written then.
     """
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(
-            f"{run.path} is an exact run, whose policy and cost are tables and not networks: read them from "
-            f"{run.path / 'model'} (docs/run-folder.md)"
-        )
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     obs = None
     if (run.path / "demos.npz").exists():
-        seen = run.demonstrations().observations
-        obs = policy.interface.encode(seen[:: max(1, len(seen) // 1000)])
-    found: dict[str, tuple[ModelProto, float]] = {}
+        observations = run.demonstrations().observations
+        obs = policy.interface.encode(observations[:: max(1, len(observations) // 1000)])
+    graphs: dict[str, tuple[ModelProto, float]] = {}
     graph = policy_graph(policy)
-    found["policy.onnx"] = graph, policy_difference(graph, policy, obs)
+    graphs["policy.onnx"] = graph, policy_difference(graph, policy, obs)
     for name in ("cost", "map"):
         if (run.path / "model" / f"{name}.safetensors").exists():
             cost = load_cost(run, name)
             assert isinstance(cost, LearnedCost)
             graph = cost_graph(cost)
-            found[f"{name}.onnx"] = graph, cost_difference(graph, cost, obs)
-    differences = {name: difference for name, (_, difference) in found.items()}
+            graphs[f"{name}.onnx"] = graph, cost_difference(graph, cost, obs)
+    differences = {name: largest for name, (_, largest) in graphs.items()}
     require_equal(differences)
-    for name, (graph, _) in found.items():
+    for name, (graph, _) in graphs.items():
         storage.atomic_write_bytes(Path(folder) / name, graph.SerializeToString(deterministic=True))
     return differences
 
@@ -228,26 +220,26 @@ def _samples(size: int, centre: NDArray[Any], scale: NDArray[Any], obs: NDArray[
     """Inputs for a comparison: what was seen, and 500 from narrow to far beyond any clip."""
     rng = np.random.default_rng(0)
     spread = np.exp(rng.uniform(-2, 5, (500, 1)))
-    drawn = (centre + scale * spread * rng.standard_normal((500, size))).astype(np.float32)
-    return drawn if obs is None or obs.shape[-1] != size else np.concatenate([obs.astype(np.float32), drawn])
+    samples = (centre + scale * spread * rng.standard_normal((500, size))).astype(np.float32)
+    return samples if obs is None or obs.shape[-1] != size else np.concatenate([obs.astype(np.float32), samples])
 
 
 def policy_difference(graph: ModelProto, policy: Policy, obs: NDArray[Any] | None = None) -> float:
     """Largest difference between graph and policy: of action and mean relative to 1 + |value|, or of the logits."""
-    face = policy.interface
-    if face.n_states:
-        given = np.arange(face.n_states)
+    interface = policy.interface
+    if interface.n_states:
+        given = np.arange(interface.n_states)
     else:
-        given = _samples(face.obs_size, policy.obs_mean, 1.0 / policy.obs_scale, obs)
+        given = _samples(interface.obs_size, policy.obs_mean, 1.0 / policy.obs_scale, obs)
     outputs = run_graph(graph, {"obs": given})
-    head = policy.head(face.encode(given))
-    if face.n_actions:
+    head = policy.head(interface.encode(given))
+    if interface.n_actions:
         sure = np.sort(head, axis=-1)
-        clear = sure[:, -1] - sure[:, -2] > TOLERANCE if face.n_actions > 1 else np.ones(len(head), bool)
+        clear = sure[:, -1] - sure[:, -2] > TOLERANCE if interface.n_actions > 1 else np.ones(len(head), bool)
         if (outputs["action"] != head.argmax(-1))[clear].any():
             return math.inf
-        return _difference(outputs["logits"], head)
-    return _difference(outputs["action"], policy.act(given, np.random.default_rng(0), deterministic=True))
+        return difference(outputs["logits"], head)
+    return difference(outputs["action"], policy.act(given, np.random.default_rng(0), deterministic=True))
 
 
 def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | None = None) -> float:
@@ -261,11 +253,7 @@ def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | No
     elif inputs.act_size:
         given["act"] = _samples(inputs.act_size, centre[inputs.obs_size :], scale[inputs.obs_size :], None)
         given["act"] = np.resize(given["act"], (len(given["obs"]), inputs.act_size))
-    return _difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
-
-
-def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
-    return float((np.abs(ours.astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())
+    return difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
 
 
 def run_graph(graph: ModelProto | bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Demonstrations out of old pickle files, without unpickling: nothing in the file is ever called, imported or built.
+"""Read demonstrations from old pickle files without unpickling: nothing in the file is called or imported.
 
 A pickle is a program for a small machine, and Python's own machine lets it call any function that it names. This one
 knows only how to put together None, numbers, text, bytes, lists, tuples, dicts and NumPy arrays of numbers. Names of
@@ -44,7 +44,7 @@ DEEPEST = 100
 
 
 class _Refused(Exception):
-    """What the file wants and does not get."""
+    """The file asks for something that is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +176,11 @@ def _dict(value: Any) -> dict[Any, Any]:
 
 
 def _keyed(pairs: Any) -> list[tuple[Any, Any]]:
-    found = list(pairs)
-    for key, _ in found:
+    items = list(pairs)
+    for key, _ in items:
         if not isinstance(key, str | int | float | bytes):
             raise _Refused(f"a dict in it has a key that is a {type(key).__name__}")
-    return found
+    return items
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -209,8 +209,8 @@ def _empty_array(kind: Any, shape: Any = None, code: Any = None) -> _Holder:
 def _dtype(code: Any, *rest: Any) -> _Holder:
     text = code.decode("ascii") if isinstance(code, bytes) else code
     if not isinstance(text, str) or not re.fullmatch(r"[<>|=]?([biu][1248]|f[248]|O8?)", text):
-        shown = repr(text[:40]) if isinstance(text, str) else "something else"
-        raise _Refused(f"it holds an array of {shown}, and only numbers are read")
+        named = repr(text[:40]) if isinstance(text, str) else "something else"
+        raise _Refused(f"it holds an array of {named}, and only numbers are read")
     return _Holder(text.lstrip("<>|="), "dtype")
 
 
@@ -303,16 +303,16 @@ def _plain(value: Any, done: dict[int, Any], depth: int) -> Any:
     return done[id(value)]
 
 
-def _expanded(value: Any, known: dict[int, int]) -> int:
+def _expanded(value: Any, sizes: dict[int, int]) -> int:
     """Bytes if all that is shared were copied, 8 for a number; what is shared is counted once and added often."""
     if isinstance(value, np.ndarray):
         return value.nbytes + 8
     if type(value) not in (list, tuple, dict):
         return len(value) + 8 if isinstance(value, str | bytes | bytearray) else 8
-    if id(value) not in known:
+    if id(value) not in sizes:
         entries = value.values() if type(value) is dict else value
-        known[id(value)] = 8 + sum(_expanded(entry, known) for entry in entries)
-    return known[id(value)]
+        sizes[id(value)] = 8 + sum(_expanded(entry, sizes) for entry in entries)
+    return sizes[id(value)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -327,16 +327,16 @@ def demonstrations(path: str | os.PathLike[str], *, drop_unfinished: bool = Fals
     content = read(path)
     limit = may_unpack(os.path.getsize(path), MAX_BYTES)
     if _expanded(content, {}) > limit:
-        raise UserError(f"{path} would grow to more than {limit} bytes: it repeats its parts. It is not what it seems")
+        raise UserError(f"{path} would grow to more than {limit} bytes: it repeats its parts and was not read")
     card = make_card(source=f"imported from the pickle {Path(path).name}")
     if isinstance(content, Mapping) and "lengths" in content:
         return build(path, {name: np.asarray(content[name]) for name in ARRAYS if content.get(name) is not None}, card)
     episodes = [content] if isinstance(content, Mapping) else content
     if not isinstance(episodes, Sequence) or not episodes or not all(isinstance(e, Mapping) for e in episodes):
         raise UserError(f"{path} holds a {type(content).__name__}, not an episode (a dict) or a list of them")
-    made = [_episode(episode, f"{path}, episode {i}", drop_unfinished) for i, episode in enumerate(episodes)]
+    trajectories = [_episode(episode, f"{path}, episode {i}", drop_unfinished) for i, episode in enumerate(episodes)]
     try:
-        return from_trajectories(made, card)
+        return from_trajectories(trajectories, card)
     except (UserError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3: its agents as experts here, our policies as its models, and learned costs around its training.
+"""Exchange with Stable-Baselines3: its agents as experts, our policies as its models, learned costs in its training.
 
     data = demonstrations(model, "HalfCheetah-v5", 20, seed=0, normalize="vecnormalize.pkl")
     model = to_sb3(policy)                              a PPO model that takes the environment's own observations
@@ -13,6 +13,7 @@ SB3's own files (`PPO.load`, `VecNormalize.load`) are pickles: load only those t
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,21 +22,24 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
+from tacit.demos import Demonstrations, collect
+from tacit.demos.data import Card
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.interop import require_equal
+from tacit.interop import difference, network_policy, require_equal
 from tacit.interop.torch import Normalise
 from tacit.policy import Interface, Policy
+from tacit.run import storage
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-    from tacit.demos import Demonstrations
     from tacit.run import Run
 
 Actor = Callable[[Any, np.random.Generator], NDArray[Any]]
@@ -53,17 +57,17 @@ def as_policy(model: Any, normalize: Any = None, *, deterministic: bool = False)
     environment if it has one. Draws come from the generator alone: torch's global one is left as it was.
     """
     if any("lstm" in name for name, _ in model.policy.named_modules()):
-        raise UserError("recurrent agents remember what they saw, and this has no place to keep it: use another one")
+        raise UserError("recurrent agents are not supported: nothing here keeps their memory")
     if normalize is None:
         normalize = model.get_vec_normalize_env()
     elif isinstance(normalize, str | os.PathLike):
         normalize = _load_normalize(normalize, model)
 
     def act(observations: Any, rng: np.random.Generator) -> NDArray[Any]:
-        seen = observations if normalize is None else normalize.normalize_obs(observations)
+        inputs = observations if normalize is None else normalize.normalize_obs(observations)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**63)))
-            return np.asarray(model.predict(seen, deterministic=deterministic)[0])
+            return np.asarray(model.predict(inputs, deterministic=deterministic)[0])
 
     return act
 
@@ -88,16 +92,14 @@ def demonstrations(
     copies: int = 8,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
-    """n episodes of an SB3 agent, with the environment's own observations, rewards and (if reported) costs.
+    """Record n episodes of an SB3 agent, with the environment's observations, rewards and (if reported) costs.
 
     env: an id, a Gymnasium vector environment, or a function that makes one environment (no reward wrappers, unless
     their rewards are what you mean). For `normalize` see `as_policy`.
     """
-    from tacit.demos import collect
-
     policy = as_policy(model, normalize, deterministic=deterministic)
     source = f"{type(model).__name__} of Stable-Baselines3, {'deterministic' if deterministic else 'stochastic'}"
-    card: dict[str, Any] = {"source": source, "expert": {"steps": int(model.num_timesteps)}}
+    card: Card = {"source": source, "expert": {"steps": int(model.num_timesteps)}}
     if isinstance(env, str):
         card |= {"env": env, "env_kwargs": dict(env_kwargs or {})}
         vector = make_vec(env, min(copies, n), flattened=False, **(env_kwargs or {}))
@@ -137,7 +139,7 @@ class Normalised(BaseFeaturesExtractor):
 
 
 class _Spaces(gym.Env[Any, Any]):
-    """Something with spaces, for models that are made without an environment."""
+    """Spaces without an environment, to make a model with."""
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -148,12 +150,12 @@ def to_sb3(policy: Policy, env: gym.Env[Any, Any] | VecEnv | None = None, **sett
 
     env: to go on training in; must have the policy's spaces. `settings` are those of `stable_baselines3.PPO`.
     """
-    face = policy.interface
+    interface = policy.interface
     if env is None:
-        env = _Spaces(*_spaces(face))
+        env = _Spaces(*_spaces(interface))
     else:
-        face.require(Interface.of(env.observation_space, env.action_space, scaled=face.scaled), "the policy")
-    if not face.n_actions and not np.isfinite([*face.low, *face.high]).all():
+        interface.require(Interface.of(env.observation_space, env.action_space, scaled=interface.scaled), "the policy")
+    if not interface.n_actions and not np.isfinite([*interface.low, *interface.high]).all():
         raise UserError("Stable-Baselines3 takes only actions with bounds, and this policy's have none")
     hidden = [weight.shape[1] for weight in policy.weights[:-1]]
     model = PPO(
@@ -176,13 +178,13 @@ def to_sb3(policy: Policy, env: gym.Env[Any, Any] | VecEnv | None = None, **sett
     return model
 
 
-def _spaces(face: Interface) -> tuple[gym.Space[Any], gym.Space[Any]]:
-    from gymnasium.spaces import Box, Discrete
-
-    obs = Discrete(face.n_states) if face.n_states else Box(-np.inf, np.inf, (face.obs_size,), np.float32)
-    if face.n_actions:
-        return obs, Discrete(face.n_actions)
-    return obs, Box(np.array(face.low, np.float32), np.array(face.high, np.float32))
+def _spaces(interface: Interface) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    obs = (
+        Discrete(interface.n_states) if interface.n_states else Box(-np.inf, np.inf, (interface.obs_size,), np.float32)
+    )
+    if interface.n_actions:
+        return obs, Discrete(interface.n_actions)
+    return obs, Box(np.array(interface.low, np.float32), np.array(interface.high, np.float32))
 
 
 def _give_weights(model: PPO, policy: Policy) -> None:
@@ -203,33 +205,26 @@ def _give_weights(model: PPO, policy: Policy) -> None:
 def log_prob(model: Any, obs: Any, act: Any) -> NDArray[Any]:
     """log pi(act | obs) (N,) of an SB3 on-policy model, of actions in the environment's units."""
     with torch.no_grad():
-        seen, _ = model.policy.obs_to_tensor(np.asarray(obs))
-        return np.asarray(model.policy.get_distribution(seen).log_prob(torch.as_tensor(np.asarray(act))))
+        inputs, _ = model.policy.obs_to_tensor(np.asarray(obs))
+        return np.asarray(model.policy.get_distribution(inputs).log_prob(torch.as_tensor(np.asarray(act))))
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{"policy.zip": largest difference of log-probabilities}: the run's policy as an SB3 model.
+    """Write the policy of a run as an SB3 model. Returns {"policy.zip": largest difference of log-probabilities}.
 
     RunFailed if they differ by more than TOLERANCE, relative to 1 + |value|; nothing is written then.
     """
-    import io
-
-    from tacit.run import storage
-
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(f"{run.path} is an exact run, whose policy is a table and not a network")
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     model = to_sb3(policy)
-    face, rng = policy.interface, np.random.default_rng(0)
-    if face.n_states:
-        obs = np.arange(face.n_states)
+    interface, rng = policy.interface, np.random.default_rng(0)
+    if interface.n_states:
+        obs = np.arange(interface.n_states)
     else:
-        obs = (policy.obs_mean + 3 * rng.standard_normal((500, face.obs_size)) / policy.obs_scale).astype(np.float32)
+        obs = (policy.obs_mean + 3 * rng.standard_normal((500, interface.obs_size)) / policy.obs_scale).astype(
+            np.float32
+        )
     act = policy.act(obs, rng)
-    expected = policy.log_prob(obs, act)
-    gap = np.abs(log_prob(model, obs, act) - expected) / (1.0 + np.abs(expected))
-    differences = {"policy.zip": float(gap.max())}
+    differences = {"policy.zip": difference(log_prob(model, obs, act), policy.log_prob(obs, act))}
     require_equal(differences)
     buffer = io.BytesIO()
     model.save(buffer)

@@ -1,4 +1,4 @@
-"""Policies and costs as torch modules with the numbers of the original, scaling and clipping included.
+"""Export policies and costs as torch modules, with scaling and clipping built in.
 
     module = policy_module(policy)          module(obs) -> (mean, std) or logits; module.act(obs) -> the best action
     module = cost_module(cost)              module(rows) -> cost; differentiable, rows are [observation | action]
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
-from tacit.errors import UserError
-from tacit.interop import require_equal
+from tacit.interop import difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -65,12 +64,12 @@ class PolicyModule(nn.Module):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
-        face = policy.interface
-        self.discrete = bool(face.n_actions)
+        interface = policy.interface
+        self.discrete = bool(interface.n_actions)
         self.normalise = Normalise(policy.obs_mean, policy.obs_scale, policy.obs_clip)
         self.net = _dense(policy.weights, policy.biases, nn.Tanh)
         if policy.log_std is not None:
-            low, high, centre, half = face.box
+            low, high, centre, half = interface.box
             self.log_std = nn.Parameter(_tensor(policy.log_std))
             for name, array in (("low", low), ("high", high), ("centre", centre), ("half_width", half)):
                 self.register_buffer(name, _tensor(array))
@@ -135,36 +134,34 @@ def cost_module(cost: LearnedCost) -> CostModule:
 
 
 def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
-    """{file: largest difference from the original}: state dicts of the run's policy, cost and map as .safetensors.
+    """Write the models of a run as state dicts. Returns {file: largest difference from the original}.
 
     RunFailed if one differs by more than TOLERANCE; nothing is written then.
     """
     from safetensors.torch import save
 
-    arrays, card = run.load_model("policy")
-    if card.get("kind") == "tabular":
-        raise UserError(f"{run.path} is an exact run, whose policy and cost are tables and not networks")
-    policy = Policy.from_arrays(arrays, card)
+    policy = network_policy(run)
     module = policy_module(policy)
     obs = _spread(policy.obs_mean, policy.obs_scale) if not policy.interface.n_states else np.eye(len(policy.obs_mean))
     head = policy.head(obs.astype(np.float32))
     expected = head if policy.interface.n_actions else policy.interface.box[2] + policy.interface.box[3] * head
     with torch.no_grad():
-        got = module(_tensor(obs))
-    found: dict[str, tuple[nn.Module, float]] = {}
-    found["policy.safetensors"] = module, _difference(got if policy.interface.n_actions else got[0], expected)
+        output = module(_tensor(obs))
+    got = output if policy.interface.n_actions else output[0]
+    modules: dict[str, tuple[nn.Module, float]] = {}
+    modules["policy.safetensors"] = module, difference(got.numpy(), expected)
     for name in ("cost", "map"):
         if (run.path / "model" / f"{name}.safetensors").exists():
             cost = load_cost(run, name)
             assert isinstance(cost, LearnedCost)
             rows = np.zeros((500, cost.inputs.obs_size + cost.inputs.act_size), np.float32)
             rows[:, list(cost.inputs.columns)] = _spread(cost.inputs.centre, 1.0 / cost.inputs.scale)
-            made = cost_module(cost)
+            network = cost_module(cost)
             with torch.no_grad():
-                found[f"{name}.safetensors"] = made, _difference(made(_tensor(rows)), cost.of_rows(rows))
-    differences = {name: difference for name, (_, difference) in found.items()}
+                modules[f"{name}.safetensors"] = network, difference(network(_tensor(rows)).numpy(), cost.of_rows(rows))
+    differences = {name: largest for name, (_, largest) in modules.items()}
     require_equal(differences)
-    for name, (module_, _) in found.items():
+    for name, (module_, _) in modules.items():
         state = {key: value.contiguous() for key, value in module_.state_dict().items()}
         storage.atomic_write_bytes(Path(folder) / name, save(state))
     return differences
@@ -175,7 +172,3 @@ def _spread(centre: NDArray[Any], inverse: NDArray[Any]) -> NDArray[Any]:
     rng = np.random.default_rng(0)
     far = np.exp(rng.uniform(-2, 5, (500, 1)))
     return (centre + far * rng.standard_normal((500, len(centre))) / inverse).astype(np.float32)
-
-
-def _difference(ours: torch.Tensor, theirs: NDArray[Any]) -> float:
-    return float((np.abs(ours.numpy().astype(np.float64) - theirs) / (1.0 + np.abs(theirs))).max())

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import gymnasium
 import numpy as np
 
 from tacit.algorithms import make_config
 from tacit.demos import Demonstrations, expert_policy
+from tacit.envs.capabilities import capabilities
 from tacit.envs.gridworld import GridworldSpec
+from tacit.envs.registry import make
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate import (
     TabularEvaluation,
@@ -115,8 +116,8 @@ def run(*args: Any) -> Summary:
 
 def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
     """The exact model behind an environment; UserError when it has none."""
-    spec = getattr(gymnasium.make(env_id, disable_env_checker=True, **env_kwargs).unwrapped, "grid", None)
-    if not isinstance(spec, GridworldSpec):
+    spec = capabilities(make(env_id, **env_kwargs)).model
+    if spec is None:
         raise UserError(
             f"{algo} needs the exact model of the environment, and {env_id} has none; for a finite MDP of your own "
             f"use {'tacit.solve' if algo == 'mce-exact' else 'tacit.inverse.ml_greedy.learn'} from Python"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
 from tacit.cost.bounds import BOUNDARY, Bound, boundaries, threshold_error
+from tacit.envs.capabilities import capabilities
 from tacit.evaluate import demonstrated, evaluations
 from tacit.inverse import samples
 from tacit.run import storage
@@ -72,9 +73,9 @@ def judge(
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
     summary |= cast(Summary, method.details(env, config, state, cost))
-    task = getattr(env.unwrapped, "task", None)
-    if task is not None:
-        summary["threshold"] = _threshold(bounds, task.constraint)
+    rule = capabilities(env).rule
+    if rule is not None:
+        summary["threshold"] = _threshold(bounds, rule)
     return summary
 
 

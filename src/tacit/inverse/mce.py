@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
+from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import Rollout, interface_of, make_vec
@@ -353,7 +354,7 @@ class MCE(loop.Method):
         return constraint_map.ceiling(config)
 
     def details(self, env: VectorEnv, config: Config, state: State, cost: LearnedCost) -> dict[str, Any]:
-        grid = getattr(env.unwrapped, "grid", None)
+        grid = capabilities(env).model
         return {} if grid is None else {"exact": against_exact(grid, config, state, cost, self.policy_of(state))}
 
     def check_settings(self, config: Config) -> None:

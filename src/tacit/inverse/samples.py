@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, choose_columns
 from tacit.demos import Demonstrations
+from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import feature_names
 from tacit.errors import UserError
 from tacit.forward.collect import Rollout
@@ -139,9 +140,7 @@ def of_rollouts(rollouts: Sequence[Rollout], inputs: Inputs, at: str, horizon: i
 
 def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
     """The time limit of the environment if it says, else the longest demonstration."""
-    spec = env.spec.max_episode_steps if env.spec is not None else None
-    horizon = getattr(env.unwrapped, "horizon", None) or spec or int(demos.lengths.max())
-    return max(int(horizon), int(demos.lengths.max()))
+    return max(capabilities(env).horizon or 0, int(demos.lengths.max()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make
 from tacit.errors import UserError
 
@@ -106,11 +107,10 @@ def filmstrip(
             rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
             steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
             taken = _episode(env, policy, seed, max_steps, steps)[2]
-            dt = getattr(env.unwrapped, "dt", None)
+            seconds = capabilities(env).step_seconds
         finally:
             env.close()
     reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
-    seconds = float(dt) if isinstance(dt, int | float) and dt > 0 else None
     return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
 
 
@@ -156,8 +156,8 @@ def _episode(
 
 def frames_per_second(env: Any) -> float:
     """Real time where the environment says how long a step lasts, else its own rate."""
-    dt = getattr(env.unwrapped, "dt", None)
-    return 1.0 / float(dt) if dt else float(env.metadata.get("render_fps", 10))
+    seconds = capabilities(env).step_seconds
+    return 1.0 / seconds if seconds else float(env.metadata.get("render_fps", 10))
 
 
 def _even(frame: np.ndarray) -> np.ndarray:

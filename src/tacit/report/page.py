@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from tacit import __version__
-from tacit.envs.traffic import notice
+from tacit.envs.options import notice
 from tacit.errors import UserError
 from tacit.report.constraint import constraint
 from tacit.report.data import RunData, load_run

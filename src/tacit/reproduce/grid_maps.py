@@ -31,10 +31,10 @@ def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
 
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """The numbers of the run, and three maps of cells (S,)."""
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
     from tacit.evaluate import evaluate_exact
 
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     assert spec is not None
     policy = grid_runs.policy_table(run, spec)
     visits = evaluate_exact(spec.model(), policy, spec.constrained, step_limit=spec.horizon).visits

@@ -52,10 +52,10 @@ def jobs(
 def collect(job: Job, run: Run) -> dict[str, Any]:
     """The numbers of the run, and the exact ones of its policy, its expert and its cost."""
     from tacit.demos import expert_policy
-    from tacit.envs.options import gridworld
+    from tacit.envs.options import exact_model
     from tacit.evaluate import cost_quality, evaluate_exact, excess_over_expert, reachable_states
 
-    spec = gridworld(run.config["env"], run.config["env_kwargs"])
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
     assert spec is not None
     mdp = spec.model()
     policy = policy_table(run, spec)

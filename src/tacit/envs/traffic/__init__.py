@@ -12,45 +12,36 @@
 The recordings that come with the package are simulated (SUMO), not human driving.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from tacit.envs.families import DemonstrationFormat, EnvInfo, Family
 
-from tacit.envs import EnvInfo
-from tacit.errors import UserError
-
-UNKNOWN = "whether the traffic is simulated cannot be told: its recordings cannot be read any more"
 SIMULATED = "the traffic is simulated (SUMO), not human driving"
+UNKNOWN = "it is unknown whether the traffic is simulated: its recordings cannot be read any more"
 
-ENVIRONMENTS = tuple(
-    EnvInfo(
-        id=f"tacit/Highway{name}-v0",
-        constraint=text,
-        horizon=1000,
-        observation="Box(74): goal, ego, neighbours, lanes, route",
-        action="Box(2): accelerations in [-1, 1] x 11.5 m/s^2",
-        entry_point="tacit.envs.traffic.env:TrafficEnv",
-        vector_entry_point="tacit.envs.traffic.env:TrafficVectorEnv",
-        kwargs={"constraint": name.lower()},
-    )
-    for name, text in (
-        ("Distance", "keep 20 m from the leader in the lane"),
-        ("Velocity", "drive at most 40 m/s"),
-    )
+FAMILY = Family(
+    tuple(
+        EnvInfo(
+            id=f"tacit/Highway{name}-v0",
+            constraint=text,
+            horizon=1000,
+            observation="Box(74): goal, ego, neighbours, lanes, route",
+            action="Box(2): accelerations in [-1, 1] x 11.5 m/s^2",
+            entry_point="tacit.envs.traffic.env:TrafficEnv",
+            vector_entry_point="tacit.envs.traffic.env:TrafficVectorEnv",
+            kwargs={"constraint": name.lower()},
+        )
+        for name, text in (
+            ("Distance", "keep 20 m from the leader in the lane"),
+            ("Velocity", "drive at most 40 m/s"),
+        )
+    ),
+    options="tacit.envs.traffic.files:checked_options",
+    notice="tacit.envs.traffic.files:notice",
+    demonstrations="tacit.envs.traffic.demonstrations:shipped",
+    formats=(
+        DemonstrationFormat(
+            ".replay.safetensors",
+            load="tacit.envs.traffic.demonstrations:load_replay",
+            save="tacit.envs.traffic.demonstrations:save_replay",
+        ),
+    ),
 )
-
-
-def notice(env_id: str, env_kwargs: Mapping[str, Any]) -> str | None:
-    """What must stand beside every result on this environment, if anything."""
-    if all(info.id != env_id.rpartition(":")[2] for info in ENVIRONMENTS):
-        return None
-    recordings = env_kwargs.get("recordings")
-    if recordings is None:
-        return SIMULATED
-    from tacit.envs.traffic.files import simulated
-    from tacit.envs.traffic.layout import flag
-
-    try:
-        bad = flag("skip_bad", env_kwargs.get("skip_bad", False))
-        return SIMULATED if simulated(recordings, skip_bad=bad) else None
-    except UserError:
-        return UNKNOWN

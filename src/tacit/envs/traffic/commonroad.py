@@ -13,7 +13,7 @@ import os
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,19 @@ MAX_STEPS = 100_000
 MAX_ROWS = 5_000_000
 """Frames of static obstacles, which take one line of the file and are there all the time."""
 _KINDS = {"car": "car", "truck": "truck", "bus": "bus", "parkedVehicle": "static", "constructionZone": "static"}
+
+
+class _Track(NamedTuple):
+    """An obstacle, in the frame of the road."""
+
+    kind: str
+    """One of `KINDS`."""
+    first: int
+    """Its first time step."""
+    states: np.ndarray
+    """(frames, 4) centre x, y and velocity vx, vy."""
+    length: float
+    width: float
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
@@ -65,13 +78,13 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
         raise UserError(f"its version is {version[:20]!r}, expected '2020a': convert it with commonroad-io")
     step = _float(root.get("timeStepSize"), "timeStepSize")
     if not math.isclose(step, DT, rel_tol=1e-6):
-        raise UserError(f"timeStepSize is {step:g}, expected {DT:g}: 25 frames a second")
+        raise UserError(f"timeStepSize is {step:g}, expected {DT:g}: 25 frames per second")
     turn, marks, ends = _road(root)
     tracks = [_obstacle(node, turn) for node in root.findall("dynamicObstacle")]
     given = [_problem(node, turn) for node in root.findall("planningProblem")]
     if not given:
         raise UserError("there is no <planningProblem>: nothing says where the ego starts and ends")
-    last = max([t["first"] + len(t["states"]) for t in tracks] + [p["first"] + p["steps"] + 1 for p in given])
+    last = max([t.first + len(t.states) for t in tracks] + [p.first + p.steps for p in given])
     standing = root.findall("staticObstacle")
     if len(standing) * last > MAX_ROWS:
         raise UserError(f"{len(standing)} static obstacles for {last} time steps are too many")
@@ -79,20 +92,20 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
         tracks.append(_obstacle(node, turn, frames=last))
     if not tracks:
         raise UserError("there is no vehicle in the scenario")
-    states = np.concatenate([track["states"] for track in tracks])
-    counts = np.array([len(track["states"]) for track in tracks])
-    lengths, widths = (np.array([track[key] for track in tracks]) for key in ("length", "width"))
+    states = np.concatenate([track.states for track in tracks])
+    counts = np.array([len(track.states) for track in tracks])
+    lengths, widths = np.array([track.length for track in tracks]), np.array([track.width for track in tracks])
     reach = np.repeat(lengths, counts), np.repeat(widths, counts)
     return Recording(
         name=path.name.removesuffix(".xml"),
         upper_marks=np.zeros(0),
         lower_marks=np.sort(-marks),
         ids=np.arange(1, len(tracks) + 1),
-        kinds=np.array([KINDS[track["kind"]] for track in tracks]),
+        kinds=np.array([KINDS[track.kind] for track in tracks]),
         directions=np.full(len(tracks), LOWER),
         lengths=lengths,
         widths=widths,
-        first=np.array([track["first"] for track in tracks]) + 1,
+        first=np.array([track.first for track in tracks]) + 1,
         counts=counts,
         x=states[:, 0] - 0.5 * reach[0],
         y=-states[:, 1] - 0.5 * reach[1],
@@ -100,15 +113,7 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
         vy=-states[:, 3],
         extend=0.0,
         ends=ends,
-        problems=tuple(
-            Problem(
-                first=p["first"] + 1,
-                state=(p["state"][0], -p["state"][1], p["state"][2], -p["state"][3]),
-                goal=(p["goal"][0], -p["goal"][1], -p["goal"][2], p["goal"][3], p["goal"][4]),
-                steps=p["steps"],
-            )
-            for p in given
-        ),
+        problems=tuple(given),
         about={"source": SOURCE, "benchmark": root.get("benchmarkID", "")},
     )
 
@@ -171,7 +176,7 @@ def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
 # ---------------------------------------------------------------- vehicles and problems
 
 
-def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[str, Any]:
+def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> _Track:
     """One obstacle; a static one stands where it is for `frames` frames."""
     name = f"obstacle {node.get('id')}"
     kind = _KINDS.get((node.findtext("type") or "").strip(), "other")
@@ -181,14 +186,13 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[
     first = node.find("initialState")
     if first is None:
         raise UserError(f"{name} has no <initialState>")
-    size = {key: _float(rectangle.findtext(key), f"{name}: {key}") for key in ("length", "width")}
+    length, width = (_float(rectangle.findtext(key), f"{name}: {key}") for key in ("length", "width"))
     if frames is not None:
         place = turn(np.array(_point(first.find("position/point"), name)))
         angle = _float(first.findtext("orientation/exact"), f"{name}: orientation") - turn.angle
         c, s = abs(math.cos(angle)), abs(math.sin(angle))
-        box = {"length": c * size["length"] + s * size["width"], "width": s * size["length"] + c * size["width"]}
         states = np.tile([*place, 0.0, 0.0], (frames, 1))
-        return {"kind": "static", "first": 0, "states": states, **box}
+        return _Track("static", 0, states, c * length + s * width, s * length + c * width)
     if node.find("occupancySet") is not None:
         raise UserError(f"{name}: its motion is an <occupancySet>; only a <trajectory> of exact states can be read")
     moments = [_state(state, name) for state in (first, *node.findall("trajectory/state"))]
@@ -207,7 +211,7 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> dict[
             f"{name} drives against the direction of the lanes ({states[:, 2].min():.1f} m/s along them): scenarios "
             "with oncoming traffic cannot be driven here"
         )
-    return {"kind": kind, "first": times[0], "states": states, **size}
+    return _Track(kind, times[0], states, length, width)
 
 
 def _state(node: ET.Element, name: str) -> tuple[int, float, float, float, float]:
@@ -219,7 +223,8 @@ def _state(node: ET.Element, name: str) -> tuple[int, float, float, float, float
     return time, x, y, orientation, _float(node.findtext("velocity/exact"), f"{where}: velocity")
 
 
-def _problem(node: ET.Element, turn: _Turn) -> dict[str, Any]:
+def _problem(node: ET.Element, turn: _Turn) -> Problem:
+    """A planning problem in image coordinates, whose y points down."""
     name = f"planning problem {node.get('id')}"
     start, goals = node.find("initialState"), node.findall("goalState")
     if start is None or not goals:
@@ -239,12 +244,12 @@ def _problem(node: ET.Element, turn: _Turn) -> dict[str, Any]:
     )
     if end <= time:
         raise UserError(f"{name}: its goal ends at time step {end}, not after its start at {time}")
-    return {
-        "first": time,
-        "steps": end - time,
-        "state": (*position, speed * math.cos(angle), speed * math.sin(angle)),
-        "goal": (*centre, yaw, *half),
-    }
+    return Problem(
+        first=time + 1,
+        state=(position[0], -position[1], speed * math.cos(angle), -(speed * math.sin(angle))),
+        goal=(centre[0], -centre[1], -yaw, half[0], half[1]),
+        steps=end - time,
+    )
 
 
 def _point(node: ET.Element | None, where: str = "lanelet") -> tuple[float, float]:

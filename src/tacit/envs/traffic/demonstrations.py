@@ -66,7 +66,7 @@ def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, A
         raise UserError(f"demonstrations to be replayed need {', '.join(missing)}")
     problem, lengths, actions = (np.asarray(arrays[name]) for name in ("problem", "lengths", "actions"))
     if lengths.ndim != 1 or lengths.size == 0 or lengths.dtype.kind not in "iu" or actions.dtype.kind != "f":
-        raise UserError("lengths are integers, one a trajectory, and actions are floats")
+        raise UserError("lengths are integers, one per trajectory, and actions are floats")
     total = sum(map(int, lengths))  # of Python's integers, which do not overflow
     if lengths.min() < 1 or actions.shape != (total, 2) or not np.isfinite(actions).all():
         raise UserError("the lengths of the trajectories do not fit the actions")
@@ -74,7 +74,7 @@ def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, A
         raise UserError(f"{len(lengths)} trajectories of up to {int(lengths.max())} steps are too many for one file")
     returns = np.asarray(arrays["returns"])
     if problem.shape != lengths.shape or returns.shape != lengths.shape or returns.dtype.kind not in "iuf":
-        raise UserError("there must be one problem and one return a trajectory")
+        raise UserError("there must be one problem and one return per trajectory")
     env = _make(card, len(lengths))
     if card.get("fingerprint") not in (None, fingerprint(env.traffic)):
         raise UserError("they were driven on other recordings: give the same recordings and options, or record anew")
@@ -127,14 +127,14 @@ def _drive(env: TrafficVectorEnv, problem: np.ndarray, actions: np.ndarray, leng
 
 def _problems_of(demos: Demonstrations, env: TrafficVectorEnv) -> np.ndarray:
     """(n,) the problem of each trajectory, found by its first observation."""
-    known = {row.tobytes(): i for i, row in enumerate(first_observations(env.traffic))}
-    found = []
+    numbers = {row.tobytes(): i for i, row in enumerate(first_observations(env.traffic))}
+    result = []
     for i, row in enumerate(demos.observations[demos.row_offsets].astype(np.float32)):
-        problem = known.get(row.tobytes())
+        problem = numbers.get(row.tobytes())
         if problem is None:
             raise UserError(f"trajectory {i} does not start as any problem of these recordings does")
-        found.append(problem)
-    return np.array(found)
+        result.append(problem)
+    return np.array(result)
 
 
 def shipped(env_id: str) -> Path | None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,10 +19,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info
+from tacit.envs.capabilities import Rule
+from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.files import traffic_of
 from tacit.envs.traffic.layout import Rules, Traffic, flag
 from tacit.envs.traffic.recording import DT, FRAME_RATE
+from tacit.envs.traffic.render import draw_ego
 from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
 from tacit.errors import UserError
 
@@ -32,61 +35,21 @@ MAX_SPEED = 40.0
 MIN_GAP = 20.0
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a driver must not do, on observations (N, 74): be where `feature relation bound` holds after a step."""
+def _too_close(obs: np.ndarray) -> Flags:
+    return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
 
-    name: str
-    text: str
-    feature: str
-    """For velocity that along the road, of which the speed differs by a hundredth at most while driving in a lane."""
-    relation: str
-    bound: float
 
-    def violated(self, obs: np.ndarray) -> Flags:
-        """(N,)"""
-        if self.name == "velocity":
-            return np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED
-        return np.asarray(obs[:, ob.LEAD_GAP] < MIN_GAP)
-
-    @property
-    def constraint(self) -> Rule:
-        """The same names as a robot's task has."""
-        return self
-
-    @property
-    def constraint_index(self) -> int:
-        return ob.FEATURES.index(self.feature)
-
-    def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {self.bound:g}"
+def _too_fast(obs: np.ndarray) -> Flags:
+    # The speed, of which that along the road differs by a hundredth at most while driving in a lane.
+    return np.asarray(np.hypot(obs[:, 6], obs[:, 7]) > MAX_SPEED)
 
 
 RULES = {
     "distance": Rule(
-        "distance",
-        f"gap to the leader in the lane below {MIN_GAP:g} m",
-        ob.FEATURES[ob.LEAD_GAP],
-        "<",
-        MIN_GAP,
+        ob.FEATURES[ob.LEAD_GAP], "<", MIN_GAP, f"gap to the leader in the lane below {MIN_GAP:g} m", _too_close
     ),
-    "velocity": Rule("velocity", f"speed above {MAX_SPEED:g} m/s", "v_ego_x", ">", MAX_SPEED),
+    "velocity": Rule("v_ego_x", ">", MAX_SPEED, f"speed above {MAX_SPEED:g} m/s", _too_fast),
 }
-
-
-class Step(NamedTuple):
-    """What one step of N copies gives. All arrays are fresh: the next step does not change them."""
-
-    obs: np.ndarray
-    """(N, 74) what to act on next: of a new episode where the old one ended."""
-    reward: NDArray[np.float64]
-    """(N,)"""
-    cost: NDArray[np.float64]
-    """(N,) 1.0 where the state reached breaks the true rule, else 0.0."""
-    terminated: Flags
-    truncated: Flags
-    final_obs: np.ndarray
-    """(N, 74) the state reached by this step, also where the episode ended. The same array as `obs` if none ended."""
 
 
 def _rule(constraint: str) -> Rule:
@@ -136,7 +99,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         reactive: do other vehicles brake for the ego? The original's do not.
         skip_bad: leave out recordings that cannot be read, instead of refusing all.
         max_episode_steps: cut episodes off earlier than the task does.
-        render_mode: None or "rgb_array" (one picture a copy).
+        render_mode: None or "rgb_array" (one picture per copy).
 
     Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
     """
@@ -174,7 +137,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 raise UserError(f"{name} is a whole number, at least 1, not {value!r}")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = self.task = _rule(constraint)
+        self.rule = _rule(constraint)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.num_envs = num_envs
@@ -192,22 +155,13 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     # ------------------------------------------------------------ Gymnasium's interface
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: Seeds = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
         """Start a new episode in every copy, or in those that options["reset_mask"] (N,) selects.
 
         Copy i is seeded with seed + i, or with seed[i]; options["problem"] (N,) chooses the problems.
         """
         options = options or {}
-        mask = options.get("reset_mask")
-        if mask is None:
-            mask = np.ones(self.num_envs, np.bool_)
-        elif not self._started:
-            raise gym.error.ResetNeeded("the first reset must reset every copy: call reset() without a reset_mask")
-        mask = np.asarray(mask)
-        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UserError(f"reset_mask must be {self.num_envs} booleans, not {mask.dtype} of shape {mask.shape}")
+        mask = reset_mask(options, self.num_envs, started=self._started)
         self._seed(seed, mask)
         rows = np.flatnonzero(mask)
         cost = np.zeros(self.num_envs)
@@ -215,7 +169,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._started = True
         return self._obs.copy(), {"cost": cost, "_cost": mask}
 
-    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, Flags, Flags, dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, Flags, Flags, Info]:
         """One step of all copies; a copy whose episode ends is reset in the same step.
 
         Then its rows of the observations and of info["cost"] belong to the new episode; info["final_obs"] and
@@ -224,12 +178,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         result, outcome, start_cost = self._step(actions)
         ended = result.terminated | result.truncated
-        info: dict[str, Any] = {"cost": result.cost, "_cost": np.ones(self.num_envs, np.bool_)}
-        if ended.any():
-            info["cost"] = np.where(ended, start_cost, result.cost)
-            info["final_obs"], info["_final_obs"] = result.final_obs, ended
-            last = {"cost": result.cost, "_cost": ended.copy(), "outcome": outcome.code, "_outcome": ended.copy()}
-            info["final_info"], info["_final_info"] = last, ended.copy()
+        info = step_info(result.cost, ended, result.final_obs, start_cost, outcome=outcome.code)
         return result.obs, result.reward, result.terminated, result.truncated, info
 
     def step_arrays(self, actions: ArrayLike) -> Step:
@@ -256,9 +205,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return Step(obs, outcome.reward, cost, terminated, truncated, outcome.obs), outcome, start_cost
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One picture a copy."""
-        from tacit.envs.traffic.render import draw_ego
-
+        """One picture per copy."""
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:
@@ -281,7 +228,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         else:
             given = np.asarray(problems)
             if given.shape not in ((), (1,), (self.num_envs,)):
-                raise UserError(f"options['problem'] is one number, or {self.num_envs}: one a copy, not {problems!r}")
+                raise UserError(f"options['problem'] is one number, or {self.num_envs}; one per copy, not {problems!r}")
             given = np.broadcast_to(given, (self.num_envs,))
             if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n:
                 raise UserError(f"problems are numbers from 0 to {n - 1}, not {problems!r}")
@@ -291,23 +238,15 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._obs[rows] = self.simulator.initial(rows)
         return self.rule.violated(self._obs[rows]).astype(np.float64)
 
-    def _seed(self, seed: int | list[int | None] | None, mask: Flags) -> None:
-        seeds: list[int | None]
-        if seed is None or isinstance(seed, int | np.integer):
-            seeds = [None if seed is None else int(seed) + row for row in range(self.num_envs)]
-        else:
-            if not isinstance(seed, list | tuple | np.ndarray):
-                raise UserError(f"a seed is a whole number, or a list with one a copy, not {seed!r}")
-            seeds = list(seed)
-            if len(seeds) != self.num_envs:
-                raise UserError(f"a list of seeds has one entry a copy: {self.num_envs}, not {len(seeds)}")
+    def _seed(self, seed: Seeds, mask: Flags) -> None:
+        seeds = seeds_of(seed, self.num_envs)
         for row in np.flatnonzero(mask):
             value = seeds[row]
             if value is None and self._seeds[row] < 0:
                 value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
             if value is not None:
                 if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-                    raise UserError(f"a seed is a whole number that is not negative, not {value!r}")
+                    raise UserError(f"a seed is a whole number of at least 0, not {value!r}")
                 self._seeds[row], self._episodes[row] = value, 0
 
     # ------------------------------------------------------------ saving
@@ -384,11 +323,9 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         self._obs: np.ndarray | None = None
         self._over = False
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise UserError(f"a seed is a whole number that is not negative, not {seed!r}")
+            raise UserError(f"a seed is a whole number of at least 0, not {seed!r}")
         super().reset(seed=None if seed is None else int(seed))
         if seed is not None:
             self._episode = 0
@@ -405,7 +342,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         self._obs = self.simulator.initial(only)
         return self._obs[0].copy(), self._info(0, int(problem))
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self._obs is None or self._over:
             raise gym.error.ResetNeeded("call reset() before step()")
         outcome = self.simulator.step(_checked(action, (2,))[None])
@@ -413,14 +350,12 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         info = self._info(int(outcome.code[0]), int(self.simulator.problem[0]))
         return outcome.obs[0].copy(), float(outcome.reward[0]), self._over, False, info
 
-    def _info(self, code: int, problem: int) -> dict[str, Any]:
+    def _info(self, code: int, problem: int) -> Info:
         assert self._obs is not None
         return {"cost": float(self.rule.violated(self._obs)[0]), "outcome": OUTCOMES[code], "problem": problem}
 
     def render(self) -> Any:
         """A picture of the road around the ego."""
-        from tacit.envs.traffic.render import draw_ego
-
         if self._obs is None:
             raise gym.error.ResetNeeded("call reset() before render()")
         if self.render_mode is None:

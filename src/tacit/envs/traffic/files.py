@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tacit.envs.traffic import commonroad, compact, highd
+from tacit.envs.families import Options
+from tacit.envs.traffic import SIMULATED, UNKNOWN, commonroad, compact, highd
 from tacit.envs.traffic.layout import Rules, Traffic, build, flag
 from tacit.envs.traffic.recording import Recording, is_simulated
 from tacit.errors import UserError
@@ -45,28 +46,28 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found: set[Path] = set()
+    recordings: set[Path] = set()
     for file in path.iterdir():
         name = file.name.lower()
         if name.endswith((compact.SUFFIX, ".xml")):
-            found.add(file)
+            recordings.add(file)
         elif (prefix := highd.prefix_of(file)) is not None:
-            found.add(prefix)
-    if not found:
+            recordings.add(prefix)
+    if not recordings:
         raise UserError(f"there is no recording in {path}: expected {FORMS}")
-    return sorted(found)
+    return sorted(recordings)
 
 
 def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
     """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning."""
     recordings = []
-    found = [file for path in paths for file in find(path)]
-    for file in found:
+    files = [file for path in paths for file in find(path)]
+    for file in files:
         try:
             recordings.append(load(file))
         except UserError as error:
             if not skip_bad:
-                hint = " (or leave the file out: --env skip_bad=true)" if len(found) > 1 else ""
+                hint = " (or leave the file out: --env skip_bad=true)" if len(files) > 1 else ""
                 raise UserError(f"{error}{hint}") from None
             warnings.warn(f"left out: {error}", stacklevel=2)
     if not recordings:
@@ -86,6 +87,18 @@ def simulated(recordings: Recordings | None, *, skip_bad: bool = False) -> bool:
     return any(is_simulated({"source": source}) for source in sources)
 
 
+def notice(options: Mapping[str, Any]) -> str | None:
+    """What must stand beside every result with these options of a highway environment, if anything."""
+    recordings = options.get("recordings")
+    if recordings is None:
+        return SIMULATED
+    try:
+        bad = flag("skip_bad", options.get("skip_bad", False))
+        return SIMULATED if simulated(recordings, skip_bad=bad) else None
+    except UserError:
+        return UNKNOWN
+
+
 def _source(path: Path) -> str:
     if path.name.lower().endswith(compact.SUFFIX):
         return compact.source_of(path)
@@ -97,7 +110,7 @@ def _source(path: Path) -> str:
     return commonroad.SOURCE
 
 
-def checked_options(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def checked_options(env_kwargs: Mapping[str, Any]) -> Options:
     """Options of a highway environment, tried out before a run begins; recordings by their absolute paths."""
     options = dict(env_kwargs)
     # As booleans in the run's settings, too: whoever reads "False" there must not take it for true.

@@ -1,8 +1,8 @@
-"""The highD format: three CSV files a recording (also compressed). `highd_write.py` writes them.
+"""The highD format: three CSV files per recording (also compressed). `highd_write.py` writes them.
 
     03_recordingMeta.csv    one row: frame rate, speed limit, lane markings, ...
-    03_tracksMeta.csv       one row a vehicle: size, class, driving direction, first and last frame, ...
-    03_tracks.csv           one row a vehicle and frame, sorted by vehicle, then frame: position, velocity, ...
+    03_tracksMeta.csv       one row per vehicle: size, class, driving direction, first and last frame, ...
+    03_tracks.csv           one row per vehicle and frame, sorted by vehicle, then frame: position, velocity, ...
 
 highD itself may not be redistributed; nothing of it is in this package. What the tracks' files say beyond position,
 velocity and size (neighbours, headways, lane numbers) is derived from these: it is not read, nor checked, and computed
@@ -174,13 +174,13 @@ def _header(path: Path, number: int, line: str, wanted: tuple[str, ...]) -> list
     there = set(names)
     missing, extra = [n for n in wanted if n not in there], [n[:40] for n in names if n not in wanted][:10]
     if missing or extra or len(there) < len(names):
-        said = [
+        complaints = [
             f"{what} {', '.join(map(repr, which))}"
             for what, which in (("lacks", missing), ("has unknown", extra))
             if which
         ]
         raise UserError(
-            f"{path}: row {number}: the header {' and '.join(said) or 'names a column twice'}; "
+            f"{path}: row {number}: the header {' and '.join(complaints) or 'names a column twice'}; "
             f"expected the {len(wanted)} columns {', '.join(wanted)}"
         )
     return names
@@ -314,11 +314,11 @@ def _match(vehicles: _Table, tracks: _Table, ids: np.ndarray, first: np.ndarray,
         raise UserError(f"vehicle {absent[0]} is in {vehicles.path} (row {number}) and not in {tracks.path}: {same}")
     order = np.array([where[int(i)] for i in ids])
     for name, values in (("initialFrame", first), ("finalFrame", first + counts - 1), ("numFrames", counts)):
-        told = _numbers(vehicles, name)[order]
-        if (told != values).any():
-            k = int(np.flatnonzero(told != values)[0])
+        stated = _numbers(vehicles, name)[order]
+        if (stated != values).any():
+            k = int(np.flatnonzero(stated != values)[0])
             vehicles.refuse(
-                int(order[k]), f"{name} of vehicle {ids[k]} is {told[k]:g}, but {values[k]} by {tracks.path}: {same}"
+                int(order[k]), f"{name} of vehicle {ids[k]} is {stated[k]:g}, but {values[k]} by {tracks.path}: {same}"
             )
     return order
 
@@ -331,13 +331,13 @@ def _same_sizes(
     counts: np.ndarray,
     sizes: dict[str, np.ndarray],
 ) -> None:
-    for name, told in sizes.items():
-        apart = np.abs(columns[name] - np.repeat(told, counts)) > SAME_SIZE
+    for name, stated in sizes.items():
+        apart = np.abs(columns[name] - np.repeat(stated, counts)) > SAME_SIZE
         if apart.any():
             row = int(np.flatnonzero(apart)[0])
             k = int(np.searchsorted(np.cumsum(counts), row, side="right"))
             tracks.refuse(
                 row,
-                f"{name} of vehicle {ids[k]} is {columns[name][row]:g}, but {told[k]:g} by {vehicles.path}: are they "
+                f"{name} of vehicle {ids[k]} is {columns[name][row]:g}, but {stated[k]:g} by {vehicles.path}: are they "
                 "of the same recording?",
             )

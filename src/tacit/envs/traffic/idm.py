@@ -6,7 +6,7 @@ up, drives ahead of it in its lane, it brakes by the intelligent driver model (T
     a = A (1 - (v / v0)^4 - (s* / gap)^2),      s* = s0 + v T + v (v - v_ahead) / (2 sqrt(A B)),
 
 with v0 the speed that it was recorded with; it takes the lower of this and the acceleration that brings it back to its
-recorded speed. What is kept a vehicle is its lag: how far it is behind its recorded place, and how much slower. It
+recorded speed. What is kept per vehicle is its lag: how far it is behind its recorded place, and how much slower. It
 catches up in speed, not in place. Lateral motion stays recorded.
 """
 

@@ -55,7 +55,7 @@ class Rules:
     """How problems are made from recordings."""
 
     ego: str = "any"
-    """"any": every car in sight every 250 frames; "window": one car a window of 1000 frames, as the original."""
+    """"any": every car in sight every 250 frames; "window": one car per window of 1000 frames, as the original."""
     goal: str = "footprint"
     """"footprint": the rectangle of the replaced car; "lane": 20 m of its lane."""
     corner: bool = False
@@ -72,8 +72,8 @@ class Rules:
             ("split", (None, "train", "test")),
         ):
             if getattr(self, name) not in values:
-                shown = ", ".join(repr(value) for value in values)
-                raise UserError(f"{name} is one of {shown}, not {getattr(self, name)!r}")
+                allowed = ", ".join(repr(value) for value in values)
+                raise UserError(f"{name} is one of {allowed}, not {getattr(self, name)!r}")
         if not isinstance(self.corner, bool):
             raise UserError(f"corner is true or false, not {self.corner!r}")
         if isinstance(self.split_seed, bool) or not isinstance(self.split_seed, int) or self.split_seed < 0:
@@ -190,7 +190,7 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
     roads: list[Road] = []
     owners: list[int] = []
     tables, previous, slots, counts = [], [], [], []
-    found: list[Problems] = []
+    by_part: list[Problems] = []
     rows = frames = vehicles = 0
     for number, recording in enumerate(recordings):
         for way in (UPPER, LOWER):
@@ -200,13 +200,13 @@ def build(recordings: Sequence[Recording], rules: Rules = Rules()) -> Traffic:  
             part = _Part(recording, way, chosen, rules, vehicles)
             roads.append(Road(recording.name, part.marks, part.x_range, frames, len(part.counts)))
             owners.append(number)
-            found.append(part.problems(len(roads) - 1, frames))
+            by_part.append(part.problems(len(roads) - 1, frames))
             tables.append(part.table)
             previous.append(part.previous + rows)
             slots.append(part.slots)
             counts.append(part.counts)
             rows, frames, vehicles = rows + part.table.shape[1], frames + len(part.counts), vehicles + len(chosen)
-    problems = Problems(**{k: np.concatenate([getattr(p, k) for p in found]) for k in vars(found[0])})
+    problems = Problems(**{k: np.concatenate([getattr(p, k) for p in by_part]) for k in vars(by_part[0])})
     starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     most = int(np.diff(starts).max())
     traffic = Traffic(

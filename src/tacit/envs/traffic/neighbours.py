@@ -48,9 +48,9 @@ class Neighbours:
     @cached_property
     def gap(self) -> Floats:
         """(rows,) metres from bumper to bumper to the leader; infinity without one."""
-        found = self.leader >= 0
-        ahead = np.where(found, self.leader, 0)
-        return np.where(found, self.s[ahead] - self.s - self.half - self.half[ahead], np.inf)
+        has_leader = self.leader >= 0
+        ahead = np.where(has_leader, self.leader, 0)
+        return np.where(has_leader, self.s[ahead] - self.s - self.half - self.half[ahead], np.inf)
 
     def beside(self, side: str) -> tuple[Ints, Ints, Ints]:
         """(rows,) each: preceding, alongside (overlapping along the road) and following on the "left" or "right"."""

@@ -2,7 +2,7 @@
 
 Coordinates are those of highD: an image of the road seen from above, x to the right, y *down*, in metres; (x, y) is the
 upper-left corner of a vehicle's bounding box, whose extent along x is the vehicle's length. Traffic of the upper
-carriageway (direction 1) drives towards -x, that of the lower one (direction 2) towards +x. 25 frames a second.
+carriageway (direction 1) drives towards -x, that of the lower one (direction 2) towards +x. 25 frames per second.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Recording:
     y: Floats
     """(sum of counts,) upper edge."""
     vx: Floats
-    """(sum of counts,) metres a second, signed as x."""
+    """(sum of counts,) metres per second, signed as x."""
     vy: Floats
     speed_limit: float = -1.0
-    """Metres a second; -1: none."""
+    """Metres per second; -1: none."""
     extend: float = 2.0
     """How far the road reaches beyond its outermost markings, as in the original task."""
     ends: tuple[float, float] | None = None
@@ -200,7 +200,7 @@ def check(recording: Recording) -> None:
         refuse("there is no vehicle in it")
     for key in ("kinds", "directions", "lengths", "widths", "first", "counts"):
         if getattr(recording, key).shape != (n,):
-            refuse(f"{key} has shape {getattr(recording, key).shape}, expected ({n},): one entry a vehicle")
+            refuse(f"{key} has shape {getattr(recording, key).shape}, expected ({n},): one entry per vehicle")
     if recording.counts.min() < 1 or int(recording.counts.sum()) != rows:
         refuse(f"{int(recording.counts.sum())} frames of vehicles were announced, {rows} are there")
     for key in ("x", "y", "vx", "vy"):
@@ -244,9 +244,9 @@ def _check_road(recording: Recording, refuse: Any) -> None:
             refuse(f"the {label} carriageway has {marks.size} lane markings; at least 2 are needed", "road")
         if not np.isfinite(marks).all() or (np.diff(marks) < 1.0).any() or (np.diff(marks) > 20.0).any():
             refuse(f"the {label} lane markings {marks.tolist()} must ascend by a lane's width (1 to 20 metres)", "road")
-    known = np.isin(recording.directions, (UPPER, LOWER))
-    if not known.all():
-        at = int(np.flatnonzero(~known)[0])
+    valid = np.isin(recording.directions, (UPPER, LOWER))
+    if not valid.all():
+        at = int(np.flatnonzero(~valid)[0])
         refuse(
             f"the driving direction of vehicle {recording.ids[at]} is {recording.directions[at]}, "
             "expected 1 (upper carriageway) or 2 (lower)",
@@ -286,11 +286,12 @@ def _check_motion(recording: Recording, refuse: Any) -> None:
         return
     moved = np.diff(recording.x)[after - 1]
     expected = 0.5 * DT * (recording.vx[after] + recording.vx[after - 1])
-    way, told = float(np.abs(moved).sum()), float(np.abs(expected).sum())
-    if abs(way - told) > 0.05 * max(way, told) + 0.01 * len(after):
+    by_position, by_velocity = float(np.abs(moved).sum()), float(np.abs(expected).sum())
+    if abs(by_position - by_velocity) > 0.05 * max(by_position, by_velocity) + 0.01 * len(after):
         refuse(
-            f"the vehicles move {way / len(after) / DT:.1f} m/s by their positions and {told / len(after) / DT:.1f} "
-            "m/s by their velocities: expected metres, metres a second and 25 frames a second"
+            f"the vehicles move {by_position / len(after) / DT:.1f} m/s by their positions and "
+            f"{by_velocity / len(after) / DT:.1f} m/s by their velocities: expected metres, metres per second and 25 "
+            "frames per second"
         )
     _check_steps(recording, refuse, after, "x", moved, expected, 3.0)
 
@@ -311,14 +312,14 @@ def _check_steps(
         )
     # Over whole tracks the rounding to centimetres hardly matters, and signs do.
     whose = recording.vehicle[after]
-    way, told = (np.bincount(whose, values, len(recording)) for values in (moved, expected))
-    apart, most_of = np.abs(way - told).sum(), max(np.abs(way).sum(), np.abs(told).sum())
+    by_position, by_velocity = (np.bincount(whose, values, len(recording)) for values in (moved, expected))
+    apart, most_of = np.abs(by_position - by_velocity).sum(), max(np.abs(by_position).sum(), np.abs(by_velocity).sum())
     if apart > 0.25 * most_of + 0.1 * len(recording):
-        worst = int(np.abs(way - told).argmax())
+        worst = int(np.abs(by_position - by_velocity).argmax())
         refuse(
-            f"{axis} and {axis}Velocity contradict each other: vehicle {recording.ids[worst]} moves {way[worst]:.2f} m "
-            f"by its positions and {told[worst]:.2f} m by its velocities (all vehicles differ by {apart:.1f} m of "
-            f"{most_of:.1f}): is a sign or a unit wrong?",
+            f"{axis} and {axis}Velocity contradict each other: vehicle {recording.ids[worst]} moves "
+            f"{by_position[worst]:.2f} m by its positions and {by_velocity[worst]:.2f} m by its velocities (all "
+            f"vehicles differ by {apart:.1f} m of {most_of:.1f}): is a sign or a unit wrong?",
             "tracks",
             int(recording.offsets[worst]),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction
 from tacit.envs.traffic.layout import VX, VY
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, UPPER, Recording
 from tacit.errors import UserError
+from tacit.run.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
-    from tacit.envs.traffic.env import Rule
+    from tacit.envs.capabilities import Rule
     from tacit.envs.traffic.simulator import Simulator
 
 WIDTH = 960
@@ -137,11 +139,7 @@ def draw_frame(recording: Recording, frame: int) -> np.ndarray:
 
 def save_picture(recording: Recording, path: str | os.PathLike[str], second: float) -> None:
     """A .png of the recording at a moment, written atomically."""
-    import io
-
     from PIL import Image
-
-    from tacit.run.storage import atomic_write_bytes
 
     if Path(path).suffix.lower() != ".png":
         raise UserError(f"a picture is written as .png, not {os.fspath(path)!r}")

@@ -1,7 +1,7 @@
 """N cars in recorded traffic, stepped together in plain NumPy.
 
 The traffic is replayed and does not react (unless `reactive`, see `idm.py`). All N egos are looked up in one table of
-rows, one row a vehicle and frame; what a step needs of the at most K vehicles around each is one gather (N, K).
+rows, one row per vehicle and frame; what a step needs of the at most K vehicles around each is one gather (N, K).
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Simulator:
         group = np.where((side >= 0) & (side <= 2), side + np.float32(3) * (dx >= 0), np.float32(-1))
         candidates = np.where(group[:, None, :] == _GROUPS, gap[:, None, :], np.float32(np.inf))
         winner = candidates.argmin(axis=2)
-        found = candidates.min(axis=2) < np.inf
+        present = candidates.min(axis=2) < np.inf
 
         row = around.rows[self._egos, winner]
         other_x, other_y, half_l, half_w, _, _, vx, vy, kind = self.traffic.table[:, row]
@@ -243,9 +243,9 @@ class Simulator:
         apart = distance(me, Box(other_x, other_y, *direction(vx, vy), half_l, half_w))
         # Speed of the other in the ego's direction, against the ego's speed along the road: as in the original.
         ahead = vx * c + vy * s - self.velocity[:, :1].astype(np.float32)
-        obs[:, ob.V_REL] = np.where(found, ahead * _SIGNS, 0)
-        obs[:, ob.P_REL] = np.where(found, apart, ob.NOBODY)
-        obs[:, ob.KINDS] = np.where(found, kind, 0)
+        obs[:, ob.V_REL] = np.where(present, ahead * _SIGNS, 0)
+        obs[:, ob.P_REL] = np.where(present, apart, ob.NOBODY)
+        obs[:, ob.KINDS] = np.where(present, kind, 0)
 
     def _collisions(self, body: Box, around: Around) -> Flags:
         """(N,) does the box swept by the ego in this step touch one swept by a vehicle?"""

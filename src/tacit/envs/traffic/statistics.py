@@ -1,14 +1,14 @@
-"""What the traffic of a recording is like, beside published numbers of real motorways.
+"""Statistics of the traffic of a recording, beside published numbers of a real motorway.
 
-The reference is recording 03 of highD (a German motorway, two lanes a direction, no speed limit, 1011 s), as far as its
-public description of tracks tells: `REFERENCE`. `ACCEPTED` are the ranges within which simulated traffic of that kind
-(two lanes, no limit, 1300 to 2000 vehicles an hour and direction) must be. Other roads have other numbers: for them the
-comparison is only shown.
+`REFERENCE` is recording 03 of highD (a German motorway, two lanes per direction, no speed limit, 1011 s), as far as its
+public description of tracks tells. `ACCEPTED` are the ranges within which simulated traffic of that kind (two lanes, no
+limit, 1300 to 2000 vehicles per hour and direction) must be. Other roads have other numbers: they are not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ MEANING: Mapping[str, str] = {
     "car_speed_p50": "median",
     "car_speed_p95": "95th percentile",
     "car_share_above_40": "cars that exceed 40 m/s",
-    "car_lane_changes": "lane changes a car",
+    "car_lane_changes": "lane changes per car",
     "car_min_headway_p5": "smallest headway of a car, 5th percentile, s",
     "car_min_headway_p25": "25th percentile",
     "car_min_headway_p50": "median",
@@ -70,12 +70,12 @@ MEANING: Mapping[str, str] = {
     "car_width_mean": "width of cars, m",
     "truck_speed_mean": "mean speed of trucks, m/s",
     "truck_speed_sd": "its standard deviation",
-    "truck_lane_changes": "lane changes a truck",
+    "truck_lane_changes": "lane changes per truck",
     "truck_min_headway_p50": "smallest headway of a truck, median, s",
     "truck_length_mean": "length of trucks, m",
     "truck_width_mean": "width of trucks, m",
     "truck_share": "share of trucks",
-    "flow": "vehicles an hour and direction",
+    "flow": "vehicles per hour and direction",
     "overlaps": "pairs of overlapping vehicles",
 }
 
@@ -113,7 +113,7 @@ def statistics(recordings: Recording | Sequence[Recording]) -> dict[str, float]:
 
 
 def _vehicles(recording: Recording) -> dict[str, np.ndarray]:
-    """One entry a vehicle."""
+    """One entry per vehicle."""
     around, starts = Neighbours(recording), recording.offsets
     with np.errstate(divide="ignore"):
         headway = np.where(around.speed > 1, around.gap / np.maximum(around.speed, 1), np.inf)
@@ -138,8 +138,8 @@ def overlaps(recording: Recording) -> int:
     centre = recording.y + half
     count = 0
     for other in (np.where(around.gap < 0, around.leader, -1), around.beside("right")[1]):
-        found = np.flatnonzero(other >= 0)
-        count += int((np.abs(centre[found] - centre[other[found]]) < half[found] + half[other[found]]).sum())
+        paired = np.flatnonzero(other >= 0)
+        count += int((np.abs(centre[paired] - centre[other[paired]]) < half[paired] + half[other[paired]]).sum())
     return count
 
 
@@ -150,8 +150,23 @@ def comparable(recording: Recording) -> bool:
     return lanes == {2} and recording.speed_limit < 0 and 1300 <= flow <= 2000
 
 
-def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
-    """One row a number: name, meaning, value, reference (None: none), accepted range (None: none), ok."""
+@dataclass(frozen=True)
+class Row:
+    """One statistic of recordings beside its reference."""
+
+    name: str
+    meaning: str
+    value: float
+    reference: float | None
+    """The published number; None if there is none."""
+    accepted: tuple[float, float] | None
+    """The range that the value should be in; None if any value will do."""
+    ok: bool
+    """Is it in that range?"""
+
+
+def comparison(recordings: Sequence[Recording]) -> list[Row]:
+    """The statistics of recordings, one row each, in the order of `MEANING`."""
     values = statistics(recordings)
     judged = all(comparable(recording) for recording in recordings)
     rows = []
@@ -160,16 +175,7 @@ def comparison(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
             continue
         accepted = ACCEPTED.get(name) if judged or name == "overlaps" else None
         ok = accepted is None or accepted[0] <= values[name] <= accepted[1]
-        rows.append(
-            {
-                "name": name,
-                "meaning": meaning,
-                "value": values[name],
-                "reference": REFERENCE.get(name),
-                "accepted": accepted,
-                "ok": ok,
-            }
-        )
+        rows.append(Row(name, meaning, values[name], REFERENCE.get(name), accepted, ok))
     return rows
 
 

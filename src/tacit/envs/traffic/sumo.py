@@ -49,7 +49,7 @@ class Setting:
     name: str
     lanes: int
     flow: float
-    """Vehicles an hour that want to enter."""
+    """Vehicles per hour that want to enter."""
     trucks: float
     """Their share."""
     seed: int
@@ -87,7 +87,7 @@ THE_VEHICLES = ("ids", "kinds", "directions", "lengths", "widths", "first", "cou
 
 @dataclass
 class Track:
-    """What SUMO reports of one vehicle on the recorded stretch; lists have one entry a frame."""
+    """What SUMO reports of one vehicle on the recorded stretch; lists have one entry per frame."""
 
     kind: str
     length: float
@@ -117,8 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         compact.save(recording, path)
         print(f"{path.name}  {len(recording)} vehicles  {path.stat().st_size / 1e6:.2f} MB  {sha256_of_file(path)}")
         if args.against is not None:
-            same, said = compared(compact.load(path), compact.load(args.against / path.name))
-            print(f"  beside {args.against / path.name}: {said}")
+            same, verdict = compared(compact.load(path), compact.load(args.against / path.name))
+            print(f"  beside {args.against / path.name}: {verdict}")
             different += [] if same else [path.name]
     if different:
         sys.exit(f"{', '.join(different)}: not what is in {args.against}; nothing was replaced")
@@ -137,8 +137,8 @@ def compared(new: Recording, old: Recording) -> tuple[bool, str]:
         return False, "different " + ", ".join(name for name, is_same in same.items() if not is_same)
     off = np.abs(new.y - old.y)
     moved = int(np.count_nonzero(off > 1e-6))
-    said = f"the same but for {moved} of {len(off)} places, off by {100 * off.max():.0f} cm at most"
-    return moved <= 1e-3 * len(off) and float(off.max()) < 0.0101, said
+    verdict = f"the same but for {moved} of {len(off)} places, off by {100 * off.max():.0f} cm at most"
+    return moved <= 1e-3 * len(off) and float(off.max()) < 0.0101, verdict
 
 
 def simulate(setting: Setting) -> Recording:
