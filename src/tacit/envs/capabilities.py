@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
+from tacit.cost.bounds import Bound
 from tacit.envs.registry import FlatObservation, feature_names
 from tacit.errors import UserError
 
@@ -46,12 +48,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
-RELATIONS: dict[str, Callable[[Array, float], Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 STATELESS = (OrderEnforcing, PassiveEnvChecker, FlatObservation, TimeLimit)
 """Wrappers of a copy that hold nothing but the step count of `TimeLimit`."""
 
@@ -72,13 +68,17 @@ class Rule:
     column: int | None = None
     """Column of the feature in an observation; `capabilities` fills it in from the feature names."""
 
+    @cached_property
+    def limit(self) -> Bound:
+        """The bound on the feature."""
+        return Bound(self.feature, self.relation, self.bound)
+
     def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
-            raise UserError(f"the relation of a rule is one of {', '.join(RELATIONS)}, not {self.relation!r}")
+        self.beyond(np.zeros(0))  # UserError for a relation that does not exist
 
     def beyond(self, values: Array) -> Flags:
         """True where values of the feature, of any shape, are beyond the bound."""
-        return np.asarray(RELATIONS[self.relation](values, self.bound))
+        return self.limit.holds(values)
 
     def violated(self, obs: Array) -> Flags:
         """(n,) which observations (n, obs) violate the rule."""
@@ -93,7 +93,7 @@ class Rule:
         return obs[:, self.column]
 
     def __str__(self) -> str:
-        return f"{self.feature} {self.relation} {self.bound:g}"
+        return f"{self.limit:g}"
 
 
 @dataclass(frozen=True)
