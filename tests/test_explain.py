@@ -11,13 +11,13 @@ import pytest
 from report_helpers import Page
 from tacit import demos as demonstrations
 from tacit.cost import Inputs, LearnedCost, load_cost
-from tacit.cost.calibration import scores, usual_threshold
+from tacit.cost.calibration import calibrate_run, scores, usual_threshold
 from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
-from tacit.explain import explain, in_words
+from tacit.explain import explain, in_words, refresh_explanation
 from tacit.launch import execute, start_run
-from tacit.report import write_report
+from tacit.report import load_run, write_report
 from tacit.run import Run, storage
 
 WALL = -3.0
@@ -142,15 +142,29 @@ def test_a_calibrated_threshold_is_used(deep_run):
     assert found["clauses"][0]["bounds"][0]["value"] == pytest.approx(-1 - np.log(7) / 20, abs=0.05)
 
 
-def test_a_new_threshold_makes_a_new_rule(deep_run, cli, tmp_path):
-    """The order of the page: explain, calibrate, report. One threshold in the end."""
-    first = cli("explain", deep_run.path, "--json").json()
+def fresh_demonstrations() -> demonstrations.Demonstrations:
     rng = np.random.default_rng(5)
     fresh = []
     for _ in range(20):
         obs = np.stack([rng.uniform(-1.1, 2, 41), rng.uniform(-1, 1, 41)], axis=1)
         fresh.append(Trajectory(obs, np.zeros((40, 1)), np.zeros(40), None, False))
-    demonstrations.save(from_trajectories(fresh), tmp_path / "fresh.npz")
+    return from_trajectories(fresh)
+
+
+def test_a_page_has_one_threshold(deep_run, cli):
+    """A run that was calibrated from Python keeps its old explanation; the report does not show it."""
+    old = cli("explain", deep_run.path, "--json").json()["threshold"]
+    new = calibrate_run(deep_run, fresh_demonstrations(), 0.1)["map"].threshold
+    assert deep_run.read("explanation.json")["threshold"] == old != new
+    assert load_run(deep_run).explanation["threshold"] == new
+    refresh_explanation(deep_run)
+    assert deep_run.read("explanation.json")["threshold"] == new
+
+
+def test_a_new_threshold_makes_a_new_rule(deep_run, cli, tmp_path):
+    """The order of the page: explain, calibrate, report. One threshold in the end."""
+    first = cli("explain", deep_run.path, "--json").json()
+    demonstrations.save(fresh_demonstrations(), tmp_path / "fresh.npz")
     assert cli("calibrate", deep_run.path, "--demos", tmp_path / "fresh.npz").status == 0
     again = deep_run.read("explanation.json")
     assert again["threshold"] == deep_run.read("calibration.json")["map"]["threshold"] > 1.2 * first["threshold"]

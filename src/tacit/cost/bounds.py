@@ -7,7 +7,7 @@ constraints of environments are made of the same class.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import UserError
+from tacit.run.summary import Record
 
 if TYPE_CHECKING:
     from tacit.cost.learned import LearnedCost
@@ -87,7 +88,7 @@ class Bound:
         return {name: getattr(self, name) for name in entries}
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Bound:
+    def from_json(cls, entry: Record) -> Bound:
         """What `to_json` gave. KeyError if it is no bound; entries that are no numbers are left out."""
         numbers = {name: _number(entry.get(name)) for name in ("demonstrated", "certain", "low", "high", "share")}
         return cls(str(entry["feature"]), str(entry["relation"]), float(entry["value"]), **numbers)

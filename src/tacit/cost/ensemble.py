@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.run import storage
-from tacit.run.summary import Card
+from tacit.run.summary import Card, Record
 
 Array = NDArray[Any]
 DOUBT = (0.1, 0.9)
@@ -39,7 +39,7 @@ class CostEnsemble:
     """Additive costs of the same inputs, each with its threshold."""
 
     members: tuple[LearnedCost, ...]
-    card: Mapping[str, Any] = field(default_factory=dict)
+    card: Record = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.members or any(member.threshold is None for member in self.members):
@@ -82,7 +82,7 @@ class CostEnsemble:
         return arrays, {**card, **self.card, "kind": "ensemble"}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], card: Mapping[str, Any]) -> CostEnsemble:
+    def from_arrays(cls, arrays: Mapping[str, Array], card: Record) -> CostEnsemble:
         """What `to_arrays` gave; UserError for anything else."""
         if card.get("kind") != "ensemble" or not {*STACKED, "thresholds"} <= arrays.keys():
             raise UserError("this file does not hold an ensemble of costs")

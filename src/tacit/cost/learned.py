@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.run import storage
-from tacit.run.summary import Card
+from tacit.run.summary import Card, Record
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -190,7 +190,7 @@ class LearnedCost:
     """Reward per unit of cost during training: the policy maximised  reward - unit * cost."""
     threshold: float | None = None
     """Costs above it count as forbidden."""
-    card: Mapping[str, Any] = field(default_factory=dict)
+    card: Record = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ class LearnedCost:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], card: Mapping[str, Any]) -> LearnedCost:
+    def from_arrays(cls, arrays: Mapping[str, Array], card: Record) -> LearnedCost:
         """What `to_arrays` gave; UserError if the arrays do not fit together or are something else."""
         if card.get("kind") != "cost" or card.get("version") != VERSION:
             raise UserError("this file does not hold a learned cost of this version of Tacit")

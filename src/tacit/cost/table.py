@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import UserError
 from tacit.run import storage
-from tacit.run.summary import Card
+from tacit.run.summary import Card, Record
 
 Array = NDArray[Any]
 MOST_CELLS = 1 << 24
@@ -40,7 +40,7 @@ class TableCost:
     """(k,) of the features, from which the table follows."""
     threshold: float | None = None
     """Costs above it count as forbidden."""
-    card: Mapping[str, Any] = field(default_factory=dict)
+    card: Record = field(default_factory=dict)
     names: ClassVar[tuple[str, ...]] = ("row", "column")
     at: ClassVar[Literal["next", "current"]] = "current"
     unit: ClassVar[float] = 1.0
@@ -116,7 +116,7 @@ class TableCost:
         return arrays, {**self.card, "threshold": self.threshold}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], card: Mapping[str, Any]) -> TableCost:
+    def from_arrays(cls, arrays: Mapping[str, Array], card: Record) -> TableCost:
         if card.get("kind") != "tabular" or not {"cost", "cells", "weights"} <= arrays.keys():
             raise UserError("this file does not hold a tabular cost")
         table, cells, threshold = arrays["cost"], arrays["cells"], card.get("threshold")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
 from tacit.cost.bounds import BOUNDARY, Bound, boundaries, threshold_error
-from tacit.envs.capabilities import capabilities
+from tacit.envs.capabilities import Rule, capabilities
 from tacit.evaluate import demonstrated, evaluations
 from tacit.inverse import samples
 from tacit.run import storage
@@ -79,9 +79,9 @@ def judge(
     return summary
 
 
-def _threshold(bounds: list[Bound], truth: Any) -> Threshold:
+def _threshold(bounds: list[Bound], truth: Rule) -> Threshold:
     """The map's bound on the side of the true one, and how far it is from where it could be."""
-    nearest = next((b for b in bounds if b.side == (truth.feature, truth.relation.startswith("<"))), None)
+    nearest = next((b for b in bounds if b.side == truth.side), None)
     if nearest is None or nearest.demonstrated is None:
         return {"truth": str(truth), "found": None}
     return {

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.plots.style import COLOURS, DASHES, INK, SOFT, Format, new_figure, plain, render, style
+from tacit.run.summary import Record
 from tacit.stats import iqm
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ RESIDUALS = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "in
 
 
 def residual_curves(
-    metrics: Sequence[Mapping[str, Any]], names: Mapping[str, str] = RESIDUALS, *, format: Format = "svg"
+    metrics: Sequence[Record], names: Mapping[str, str] = RESIDUALS, *, format: Format = "svg"
 ) -> bytes:
     """Residuals, {key of the records: label}, against the iteration on a logarithmic scale, with the stages of beta."""
     with style():
@@ -42,7 +43,7 @@ def residual_curves(
         return render(figure, format)
 
 
-def dual_curve(metrics: Sequence[Mapping[str, Any]], label: str = "dual value", *, format: Format = "svg") -> bytes:
+def dual_curve(metrics: Sequence[Record], label: str = "dual value", *, format: Format = "svg") -> bytes:
     """The value of the dual (or of another objective) against the iteration; it jumps where beta does."""
     with style():
         figure = new_figure(4.6, 2.9)
@@ -54,7 +55,7 @@ def dual_curve(metrics: Sequence[Mapping[str, Any]], label: str = "dual value", 
         return render(figure, format)
 
 
-def _numbers(records: Sequence[Mapping[str, Any]], key: str, default: Any = None) -> np.ndarray:
+def _numbers(records: Sequence[Record], key: str, default: Any = None) -> np.ndarray:
     """(n,) of one entry of each record, NaN where it is missing or no number."""
     fallback = [math.nan] * len(records) if default is None else list(default)
     values = [record.get(key, fallback[i]) for i, record in enumerate(records)]

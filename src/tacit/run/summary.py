@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, TypeGuard
 
 Record = Mapping[str, Any]
-"""One line of metrics.jsonl or eval.jsonl: {name: number}, or a JSON object whose entries are checked one by one."""
+"""A JSON object whose entries are checked where they are used: a line of a log, a card, an entry of a file."""
 
 
 Card = dict[str, Any]
