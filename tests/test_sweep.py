@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tacit import launch, sweep
 from tacit.errors import RunFailed
+from tacit.reproduce.results import records_in
 from tacit.run import Run, RunInUse, in_use, storage
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
 from tacit.sweep import time as sweep_time
@@ -406,7 +407,7 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
     (tmp_path / "results" / "broken.json").write_text("{")
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "DONE").touch()
-    known = sweep_time.pace("runs", "results")
+    known = sweep_time.pace("runs", records_in("results"))
     assert known == Pace([Rate("mce-exact", GRID, 1, 40.0, here=True), Rate("x", "y", 100, 0.5, here=False)])
     assert (known.seconds("mce-exact", GRID, None), known.seconds("x", "y", 200), known.seconds("x", "z", 1)) == (
         40.0,
@@ -414,7 +415,7 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
         None,
     )
     run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00", "resumed": [{"step": 1}]})
-    assert sweep_time.pace("runs", "results").seconds("mce-exact", GRID, None) is None
+    assert sweep_time.pace("runs", records_in("results")).seconds("mce-exact", GRID, None) is None
 
 
 def test_what_a_run_takes_here():

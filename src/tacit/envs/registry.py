@@ -26,6 +26,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from tacit.envs.sharing import once
 from tacit.errors import UserError
 
 NO_OPTIONS = frozenset(
@@ -209,6 +210,7 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
         return flat(env) if flattened else env
 
 
+@once
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
     """N copies that reset themselves within the same step, with flat observations: batched if the environment has that.
 

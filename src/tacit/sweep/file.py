@@ -40,19 +40,24 @@ MOST_DOTS = 100
 
 def read(path: str | os.PathLike[str]) -> list[Job]:
     """The jobs of a sweep file; UserError that names the file and the key."""
-    data = storage.read_bytes(path)
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path} has {len(data)} bytes, too many for a sweep file: at most {MOST_BYTES} are read")
-    try:
-        text = data.decode("utf-8")
-        _check_keys(text)
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
-        raise UserError(f"{path} is not valid TOML: {error}") from None
+    tables = read_toml(path, "a sweep file")
     try:
         return jobs_of(tables)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def read_toml(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The content of a TOML file; UserError for one that is too large, damaged, or made to be slow to parse."""
+    data = storage.read_bytes(path)
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path} has {len(data)} bytes, too many for {kind}: at most {MOST_BYTES} are read")
+    try:
+        text = data.decode("utf-8")
+        _check_keys(text)
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 def _check_keys(text: str) -> None:
@@ -86,7 +91,7 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
         axes["settings", name] = _values(f"settings.{name}", value, _is_list(tables["algo"], name))
     for name, value in tables.get("env_kwargs", {}).items():
         axes["env_kwargs", name] = _values(f"env_kwargs.{name}", value)
-    seeds = _seeds(tables.get("seeds", 1))
+    seeds = seeds_of(tables.get("seeds", 1))
     if math.prod(map(len, axes.values())) * len(seeds) > MOST_JOBS:
         raise UserError(f"that would be more than {MOST_JOBS} jobs")
     varied = {axis: values for axis, values in axes.items() if len(values) > 1}
@@ -116,7 +121,8 @@ def _names(key: str, value: Any) -> list[str]:
     return values
 
 
-def _seeds(value: Any) -> list[int]:
+def seeds_of(value: Any) -> list[int]:
+    """Seeds of a file: how many, or which; UserError otherwise."""
     seeds = list(range(value)) if type(value) is int and 0 < value <= MOST_JOBS else value
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {_shown(value)}")
