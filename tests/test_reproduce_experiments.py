@@ -495,8 +495,8 @@ class TwoStages(Staged):
     def first(self, seeds, quick=False):
         return [Job("mce-exact", GRID, MAP, seed=0, label="world: first")]
 
-    def jobs(self, seeds, quick=False, made=()):
-        file = "(later)" if not made else str(made[0].path.parent / "demonstrations" / "made.npz")
+    def jobs(self, seeds, quick=False, finished=()):
+        file = "(later)" if not finished else str(finished[0].path.parent / "demonstrations" / "made.npz")
         fine = [Job("mce-exact", GRID, MAP, seed=seed, demos=file, label="world: second") for seed in seeds]
         return [*fine, Job("ml-greedy", GRID, MAP, seed=0, settings={"beta": -1.0}, demos=file, label="world: wrong")]
 
@@ -554,19 +554,11 @@ class BySeed(Staged):
     def first(self, seeds, quick=False):
         return [Job("mce-exact", GRID, MAP, seed=seed, label="world: first") for seed in seeds]
 
-    def jobs(self, seeds, quick=False, made=()):
-        files = {task.job.seed: str(task.path / "demos.npz") for task in made}
-        return self.first(seeds, quick) + [
-            Job(
-                "mce-exact",
-                GRID,
-                seed=100 + s,
-                settings=self.budget,
-                demos=files.get(s, "later"),
-                label="world: second",
-            )
-            for s in seeds
-        ]
+    def jobs(self, seeds, quick=False, finished=()):
+        files = {task.job.seed: str(task.path / "demos.npz") for task in finished}
+        second = Job("mce-exact", GRID, settings=self.budget, label="world: second")
+        later = [replace(second, seed=100 + seed, demos=files.get(seed, "later")) for seed in seeds]
+        return self.first(seeds, quick) + later
 
 
 def test_only_what_is_needed_is_run_for_others(cli, tmp_path, monkeypatch):
@@ -636,7 +628,7 @@ def test_mixtures_are_of_all_who_violate(tmp_path, monkeypatch):
     assert stages.by_robot(tasks[:1], quick=True) == {"Pendulum": tasks[:1]}
 
     def files(made):
-        jobs = EXPERIMENTS["demos-violating"].jobs([0], made=made)
+        jobs = EXPERIMENTS["demos-violating"].jobs([0], finished=made)
         return {job.demos for job in jobs if job.label.startswith("Pendulum, 50")}
 
     assert files(pendulum[:2]) == {stages.MIXED_LATER}

@@ -1,13 +1,16 @@
 """Results on disk: both files, older files, damaged files, and how much the committed results weigh."""
 
 import lzma
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacit.errors import UserError
+from tacit.reproduce import EXPERIMENTS, Measured
 from tacit.reproduce import results as results_file
+from tacit.reproduce.runner import draw
 from tacit.run import storage
 
 COMMITTED = Path(__file__).parents[1] / "results"
@@ -118,3 +121,16 @@ def test_numbers_of_tables_are_not_rounded(tmp_path):
     assert first["stochastic"]["return"] == 2 / 3
     assert first["detection"]["auroc"] == 0.666666667
     assert np.isnan(first["curves"]["return"][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.stem for path in COMMITTED.glob("*.md")))
+def test_committed_tables_are_what_the_numbers_give(name):
+    """Change a table, and redraw the results that have it: `tacit reproduce NAME --redraw`."""
+    experiment = EXPERIMENTS[name]
+    if isinstance(experiment, Measured):
+        experiment = replace(experiment, figure=lambda results: b"")
+    else:
+        experiment = replace(experiment, figure=lambda experiment, results: b"")
+    text, _ = draw(experiment, results_file.read(COMMITTED / f"{name}.json"))
+    assert text == (COMMITTED / f"{name}.md").read_text()

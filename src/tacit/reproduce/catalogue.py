@@ -106,6 +106,12 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 """Each changes one thing back to what the paper or a simpler recipe would do. Runs are short: what helps must help
 early."""
+
+
+def five_robots(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
+    return Experiment(f"five robots: {summary}", robots(), rows, **changes)
+
+
 DEMO_ROBOTS = ("Pendulum", "Swimmer")
 DEMO_ROWS = rows_of(("mce", "me-icrl", "bc"))
 COUNTS = (1, 5, 10, 20, 50)
@@ -254,36 +260,28 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     "grid-pretraining-paper": grid(
         "the same with the paper's settings", _epochs("paper"), figure="curves", ours=PRETRAINED
     ),
-    "robots": Experiment(
-        "five robots: the four methods and two references during training",
-        robots(),
+    "robots": five_robots(
+        "the four methods and two references during training",
         # The further seeds of mce are also those of `table-robots`.
         {**more_seeds(rows_of((*METHODS, *REFERENCES)), "mce", (3, 4)), **CONTROLS},
         beside=(EARLIER,),
     ),
-    "robots-paper": Experiment(
-        "five robots: the four methods with their published settings, a fifth of the paper's steps",
-        robots(),
+    "robots-paper": five_robots(
+        "the four methods with their published settings, a fifth of the paper's steps",
         rows_of(METHODS, "paper"),
         steps=PAPER_STEPS,
         beside=(EARLIER,),
     ),
-    "robots-contenders": Experiment(
-        "five robots: later contenders and behaviour cloning beside MCE-ICRL",
-        robots(),
+    "robots-contenders": five_robots(
+        "later contenders and behaviour cloning beside MCE-ICRL",
         rows_of(("mce", "bc2l", "irl-correction", "bc")),
         beside=(EARLIER,),
     ),
-    "robots-beta": Experiment(
-        "five robots: the paper's settings with its four entropy weights, during training",
-        robots(),
-        BETA_ROWS,
-        steps=PAPER_STEPS,
-        ours=USUAL,
+    "robots-beta": five_robots(
+        "the paper's settings with its four entropy weights, during training", BETA_ROWS, steps=PAPER_STEPS, ours=USUAL
     ),
-    "robots-pretraining": Experiment(
-        "five robots: the paper's settings with and without pre-training, during training",
-        robots(),
+    "robots-pretraining": five_robots(
+        "the paper's settings with and without pre-training, during training",
         PRETRAINING,
         steps=PAPER_STEPS,
         ours=PRETRAINED,

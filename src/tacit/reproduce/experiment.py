@@ -127,8 +127,8 @@ class Experiment:
     def label(self, group: str, row: str) -> str:
         return f"{group}: {row}" if row else group
 
-    def jobs(self, seeds: Sequence[int], quick: bool = False, made: Sequence[Task] = ()) -> list[Job]:
-        """One run per seed, group and row. `made` are the finished runs of the first stage, where there is one."""
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """One run per seed, group and row. `finished` are the finished runs of the first stage, where there is one."""
         usual = tuple(seeds) == self.seeds and not quick
         more = {seed for row in self.rows.values() for seed in row.more_seeds} - set(seeds) if usual else ()
         return [

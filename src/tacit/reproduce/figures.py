@@ -104,10 +104,10 @@ def curves_of(results: Results, groups: Sequence[str], rows: Sequence[str], wide
         return render(drawing, "png", tight=False)
 
 
-def _band(axes: Any, found: Sequence[Curves], key: str, scale: float, style_of: Any, label: str) -> None:
+def _band(axes: Any, chosen: Sequence[Curves], key: str, scale: float, style_of: Any, label: str) -> None:
     """Mean and standard error of the seeds, where all of them have a value."""
     pairs = []
-    for x, y in (_points(curve, key, scale) for curve in found):
+    for x, y in (_points(curve, key, scale) for curve in chosen):
         finite = np.isfinite(y)
         if finite.any():
             pairs.append((x[finite], y[finite]))
@@ -183,13 +183,13 @@ def driving(experiment: Experiment, results: Results) -> bytes:
         return render(drawing, "png", tight=False)
 
 
-def _mean_and_seeds(axes: Any, found: Sequence[Curves], key: str, scale: float, style_of: Any, label: str) -> None:
-    for curve in found:
+def _mean_and_seeds(axes: Any, chosen: Sequence[Curves], key: str, scale: float, style_of: Any, label: str) -> None:
+    for curve in chosen:
         axes.plot(*_points(curve, key, scale), linewidth=0.4, alpha=0.3, **style_of)
-    if found:
-        shortest = min(len(curve["steps"]) for curve in found)
-        values = np.mean([_points(curve, key, scale)[1][:shortest] for curve in found], axis=0)
-        axes.plot(_points(found[0], key)[0][:shortest], values, linewidth=1.8, label=label, **style_of)
+    if chosen:
+        shortest = min(len(curve["steps"]) for curve in chosen)
+        values = np.mean([_points(curve, key, scale)[1][:shortest] for curve in chosen], axis=0)
+        axes.plot(_points(chosen[0], key)[0][:shortest], values, linewidth=1.8, label=label, **style_of)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -76,10 +76,10 @@ def plan(
         stages: list[tuple[list[Task], list[Task]]] = []
         for seed in seeds:
             needed = prepare(experiment.first([seed], quick), runs)
-            made = [task for task in needed if task.done]
-            if making and made:
-                experiment.make(made, quick)
-            stages.append((needed, [_task(job, runs) for job in experiment.jobs([seed], quick, made)]))
+            finished = [task for task in needed if task.done]
+            if making and finished:
+                experiment.make(finished, quick)
+            stages.append((needed, [_task(job, runs) for job in experiment.jobs([seed], quick, finished)]))
             tasks += stages[-1][1]
     labels = chosen_labels([task.job for task in tasks], words)
     for needed, own in stages:
@@ -342,16 +342,16 @@ def summary_of(results: Any) -> str:
         return "not results of an experiment"
     if results.get("schema", READABLE[0]) not in READABLE:
         return "written by another version of Tacit"
-    made: Mapping[str, Any] = results["provenance"]
+    provenance: Mapping[str, Any] = results["provenance"]
     if "runs" in results:
         seeds = sorted({run["seed"] for run in results["runs"]})
         text = f"{len(results['runs'])} runs, seeds {', '.join(map(str, seeds))}"
         text += f", {len(results['missing'])} missing" if results.get("missing") else ""
         commits = {run["commit"] for run in results["runs"]}
     else:
-        text, commits = f"{results.get('sets')} sets", {made.get("commit")}
+        text, commits = f"{results.get('sets')} sets", {provenance.get("commit")}
     short = sorted(str(commit)[:7] + ("-dirty" if "dirty" in str(commit) else "") for commit in commits)
-    return f"{text}; commit {', '.join(short)}; {str(made.get('started'))[:10]}"
+    return f"{text}; commit {', '.join(short)}; {str(provenance.get('started'))[:10]}"
 
 
 def seeds_of(text: str | None, default: Sequence[int]) -> list[int]:

@@ -77,9 +77,9 @@ class Noise(Staged):
         """An expert for each noise."""
         return [self.job(name, EXPERT, self.rows[EXPERT], self.seeds[0], quick) for name in self._names(quick)]
 
-    def jobs(self, seeds: Sequence[int], quick: bool = False, made: Sequence[Task] = ()) -> list[Job]:
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """The experts, and one run per seed, method and noise."""
-        files = {group_of(task.job.label): str(task.path / "demos.npz") for task in made}
+        files = {group_of(task.job.label): str(task.path / "demos.npz") for task in finished}
         jobs = self.first(seeds, quick) if self.seeds[0] in seeds else []
         for seed in seeds:
             for name, row in self.rows.items():
@@ -110,9 +110,9 @@ TRANSFER_GROUPS = (TARGETS[0], TARGETS[0] + X_ALONE, TARGETS[1], SOURCE, SOURCE 
 class FrozenCost(Staged):
     """Costs are learned, then fresh agents follow them."""
 
-    def fresh(self, group: str, name: str, made: Sequence[Task], source: str, seed: int, quick: bool) -> Job:
+    def fresh(self, group: str, name: str, finished: Sequence[Task], source: str, seed: int, quick: bool) -> Job:
         """A fresh agent with the cost that a finished run of that row and seed learned."""
-        paths = {(task.job.label, task.job.seed): str(task.path) for task in made}
+        paths = {(task.job.label, task.job.seed): str(task.path) for task in finished}
         learned = name.removesuffix(BUDGET)
         settings = {"cost": paths.get((f"{source}: {learned}", seed), COST_LATER), "free": True}
         row = Row("retrain", settings=settings if learned == name else {**settings, "charge": "budget"})
@@ -136,14 +136,14 @@ class Transfer(FrozenCost):
         rows = self.sources(quick)
         return [self.job(SOURCE, name, row, seed, quick) for seed in seeds for name, row in rows.items()]
 
-    def jobs(self, seeds: Sequence[int], quick: bool = False, made: Sequence[Task] = ()) -> list[Job]:
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """One fresh agent per seed, target and cost, and the references; and where the costs come from."""
         jobs = self.first(seeds, quick)
         for seed in seeds:
             for target in TARGETS:
                 for name in self.sources(quick):
                     if target == TARGETS[0] or name in METHODS:
-                        jobs.append(self.fresh(target, name, made, SOURCE, seed, quick))
+                        jobs.append(self.fresh(target, name, finished, SOURCE, seed, quick))
                 for algo in REFERENCES:
                     jobs.append(self.job(target, algo, Row(algo), seed, quick))
         return jobs
@@ -166,12 +166,12 @@ class Retraining(FrozenCost):
             for algo in learned
         ]
 
-    def jobs(self, seeds: Sequence[int], quick: bool = False, made: Sequence[Task] = ()) -> list[Job]:
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """Two fresh agents per seed, robot and method, and the references of `robots`."""
         return [
             self.job(group, name, Row(name), seed, quick)
             if name in REFERENCES
-            else self.fresh(group, name, made, group, seed, quick)
+            else self.fresh(group, name, finished, group, seed, quick)
             for seed in seeds
             for group in self._names(quick)
             for name in self.rows
@@ -251,9 +251,9 @@ class ViolatingDemonstrations(Staged):
                 except RunFailed as error:
                     to_stderr(str(error))
 
-    def jobs(self, seeds: Sequence[int], quick: bool = False, made: Sequence[Task] = ()) -> list[Job]:
-        """One run per seed, robot, share and method; `made` are those who violate."""
-        violators = by_robot(made, quick)
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """One run per seed, robot, share and method; `finished` are those who violate."""
+        violators = by_robot(finished, quick)
         jobs = []
         for seed in seeds:
             for name, group in self.groups.items():
@@ -271,7 +271,8 @@ def by_robot(tasks: Sequence[Task], quick: bool) -> dict[str, list[Task]]:
     tasks_of: dict[str, list[Task]] = {}
     for task in tasks:
         tasks_of.setdefault(robot_of(task.job.label), []).append(task)
-    return {name: made for name, made in tasks_of.items() if len(made) == (1 if quick else len(VIOLATORS))}
+    needed = 1 if quick else len(VIOLATORS)
+    return {name: violators for name, violators in tasks_of.items() if len(violators) == needed}
 
 
 def mixed_file(tasks: Sequence[Task], share: float) -> Path:

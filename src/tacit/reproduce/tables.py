@@ -68,7 +68,7 @@ def agents_table(
 ) -> str:
     """A table with a row per (name, label, runs); "-" where no run has this kind of policy.
 
-    `expert` is what demonstrators do, for a first line; {} for demonstrators of which nothing is known.
+    `expert` is what demonstrators do, for a first line; {} where no run knows them.
     """
     head = [first, *(column.title for column in columns), *(other.title for other in beside)]
     lines = [f"**{title}**", "", *header(head)]
@@ -99,7 +99,7 @@ def _expert_line(expert: Evaluation, head: Sequence[str]) -> str:
 
 
 def _steps(runs: Runs, agent: Agent) -> str:
-    steps = [made for made in map(steps_made, runs) if made]
+    steps = [steps for steps in map(steps_made, runs) if steps]
     return f"{np.mean(steps) / 1e6:.3g}M" if len(steps) == len(runs) else "-"
 
 
@@ -359,9 +359,9 @@ def _note_on_seeds(results: Results) -> str:
 
 def spread(values: Sequence[float | None]) -> str:
     """Mean, smallest and largest; with the number of seeds where some have none."""
-    known = [value for value in values if value is not None]
-    few = f", {len(known)} of {len(values)} seeds" if len(known) < len(values) else ""
-    return f"{np.mean(known):.3f} ({min(known):.3f} to {max(known):.3f}){few}" if known else "-"
+    numbers = [value for value in values if value is not None]
+    few = f", {len(numbers)} of {len(values)} seeds" if len(numbers) < len(values) else ""
+    return f"{np.mean(numbers):.3f} ({min(numbers):.3f} to {max(numbers):.3f}){few}" if numbers else "-"
 
 
 def _map_cells(runs: Runs) -> list[str]:

@@ -76,8 +76,8 @@ class Pace(list[Rate]):
 
 def record_of(run: Run) -> RunRecord:
     """Which run it was, what it took and where its numbers come from, for the results that are made of it."""
-    made = run.read("provenance.json")
-    began, ended = (datetime.fromisoformat(made[key]) for key in ("started", "finished"))
+    provenance = run.read("provenance.json")
+    began, ended = (datetime.fromisoformat(provenance[key]) for key in ("started", "finished"))
     return {
         "run": run.name,
         "algo": run.config["algo"],
@@ -85,10 +85,10 @@ def record_of(run: Run) -> RunRecord:
         "seed": run.config["seed"],
         "steps": run.config["config"].get("total_steps"),
         "settings": settings_of(run.config["algo"], run.config["env"], run.config["config"]),
-        "seconds": None if made.get("resumed") else (ended - began).total_seconds(),
-        "finished": made["finished"],
-        "commit": made.get("commit"),
-        "versions": made.get("versions"),
+        "seconds": None if provenance.get("resumed") else (ended - began).total_seconds(),
+        "finished": provenance["finished"],
+        "commit": provenance.get("commit"),
+        "versions": provenance.get("versions"),
     }
 
 
