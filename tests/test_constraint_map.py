@@ -11,7 +11,6 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.cost.bounds import Bound, boundaries, threshold_error
 from tacit.forward import nets
 from tacit.inverse import clone, constraint_map, mce
-from tacit.reproduce import decisions, deep_runs, demos_few, table_robots, table_robots_paper
 
 
 def wall(at: float, steepness: float = 200.0) -> LearnedCost:
@@ -97,65 +96,6 @@ def test_clone_recovers_a_linear_policy_and_its_noise():
     assert float(np.exp(fitted.log_std[0])) == pytest.approx(0.05, rel=0.15)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Tables of deep runs
-
-
-def record(label: str, seed: int, terminated: float, broken: int, error: float | None = 0.0) -> dict:
-    agent = {"return": terminated + 1, "terminated_return": terminated, "violation_rate_step": 0.001}
-    agent |= {"violation_rate_episode": broken / 100, "count": broken, "n": 100}
-    return {
-        "label": label,
-        "seed": seed,
-        "steps": 600_000,
-        "seconds": 120.0,
-        "stochastic": agent,
-        "deterministic": agent,
-        "demonstrations": 100.0,
-        "n_demonstrations": 10,
-        "cost_quality": {"auroc": 0.99, "auroc_cost": 0.9},
-        "threshold": {"found": "x < -1", "error": error} if error is not None else {"found": None},
-        "resets": 0,
-        "curves": {"steps": [1, 2], "return": [1.0, 2.0], "violations": [0.1, float("nan")]},
-    }
-
-
-def test_table_shows_every_seed_and_what_is_missing():
-    results = {"runs": [record("Pendulum", 1, 91.0, 2), record("Pendulum", 0, 89.0, 0, error=None)]}
-    text = table_robots.table(results)
-    row = next(line for line in text.splitlines() if line.startswith("| Pendulum"))
-    assert "89.0 (0), 91.0 (2)" in row
-    assert "2 of 200" in row
-    assert "90.0 ± 1.0" in row
-    assert "0.90" in row  # over demonstrations
-    assert "| Ant | - |" in text
-    assert "none, x < -1" in text
-    assert "5,000" in text  # steps a second
-    assert "| - | - |" in table_robots.table({"runs": [record("Ant", 0, 90.0, 0) | {"seconds": None}]})
-
-
-@pytest.mark.parametrize("module", [table_robots, table_robots_paper, decisions, demos_few])
-def test_figures_draw_what_is_there(module):
-    label = module.jobs([0])[0].label
-    picture = module.figure({"runs": [record(label, 0, 90.0, 1)]})
-    assert picture.startswith(b"\x89PNG")
-    assert len(module.figure({"runs": []})) > 1000
-
-
-@pytest.mark.parametrize("module", [table_robots, table_robots_paper, decisions, demos_few])
-def test_jobs_can_be_run(module):
-    """Every job resolves to settings that the algorithm accepts, each to a folder of its own."""
-    from tacit.algorithms import find
-
-    jobs = module.jobs(list(module.SEEDS))
-    configs = {(job.env, job.seed, repr(find("mce").config(job.env, job.preset, job.settings))) for job in jobs}
-    assert len(configs) == len(jobs) >= 10
-    for job in module.jobs([0], quick=True):
-        config = find("mce").config(job.env, job.preset, job.settings)
-        mce.METHOD.check_settings(config)
-        assert config.total_steps < 50_000
-
-
 def test_paper_preset_is_the_papers_table():
     """A few cells of each column, read off the paper again."""
     from tacit.algorithms import find
@@ -174,7 +114,3 @@ def test_paper_preset_is_the_papers_table():
         config = find("mce").config(f"tacit/{name}-v0", "paper")
         assert {key: getattr(config, key) for key in cells} == cells, name
         assert (config.lam_init, config.budget, config.gamma, config.hidden) == (1.0, 0.0, 0.99, (64, 64))
-
-
-def test_deep_runs_names_what_the_paper_reports():
-    assert set(deep_runs.PAPER) == set(deep_runs.ROBOTS)

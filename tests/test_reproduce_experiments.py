@@ -10,30 +10,36 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tacit import launch, presets, reproduce
+from tacit import demos, launch, presets
 from tacit.algorithms import find as algorithm
+from tacit.cost import Inputs, LearnedCost
+from tacit.envs.gridworld import make_spec
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
 from tacit.reproduce import (
-    compare,
-    compare_plots,
-    demos_runs,
-    grid_runs,
+    EXPERIMENTS,
+    Experiment,
+    Group,
+    Row,
+    Staged,
+    figures,
     overall,
+    parts,
     published,
     records,
-    robots,
-    table_robots,
-    transfer_runs,
+    runner,
+    stages,
+    tables,
     tuning,
 )
-from tacit.reproduce.compare import Row
+from tacit.reproduce import results as results_file
+from tacit.reproduce.catalogue import ABLATION
 from tacit.run import Run, storage
 from tacit.sweep import Job, Task, prepare
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GRID = "tacit/Gridworld-v0"
-NAMES = sorted(reproduce.SHARED)
+NAMES = sorted(name for name, entry in EXPERIMENTS.items() if isinstance(entry, Experiment))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -59,7 +65,11 @@ def identity(job):
 
 
 def jobs_of(name, seeds=(0, 1), quick=False):
-    return reproduce.find(name).jobs(list(seeds), quick)
+    return EXPERIMENTS[name].jobs(list(seeds), quick)
+
+
+def table_of(name, results):
+    return runner.draw(replace(EXPERIMENTS[name], figure=lambda experiment, results: PNG), results)[0]
 
 
 # -- what is run ------------------------------------------------------------------------------------------------------
@@ -72,12 +82,11 @@ def test_jobs(name):
         jobs = jobs_of(name, quick=quick)
         assert len({(job.label, job.seed) for job in jobs}) == len(jobs)
         for job in jobs:
-            group, colon, row = job.label.partition(": ")
-            assert colon
+            group, _, row = job.label.partition(": ")
             assert group
-            assert row
+            assert row or "" in EXPERIMENTS[name].rows
         steps = [config_of(job).get("total_steps") or 0 for job in jobs]
-        assert max(steps) <= (30_000 if quick else 5_000_000)
+        assert max(steps) <= (30_000 if quick else 10_000_000)
     assert len(jobs_of(name, quick=True)) <= len(jobs_of(name))
 
 
@@ -91,15 +100,15 @@ def test_runs_in_common_are_the_same_runs():
         assert folders("grid-maps", quick=quick) < folders("grid-stochasticity", quick=quick)
         ablation = folders("table-ablation", quick=quick)
         assert folders("robots-beta", quick=quick) | folders("robots-pretraining", quick=quick) == ablation
-        ours = {identity(job) for job in table_robots.jobs([0, 1], quick)}
+        ours = folders("table-robots", quick=quick)
         assert ours == {identity(job) for job in jobs_of("robots", quick=quick) if job.algo == "mce"}
-        first = {identity(job) for job in reproduce.find("retraining").first([0, 1], quick)}
+        first = {identity(job) for job in EXPERIMENTS["retraining"].first([0, 1], quick)}
         assert first < folders("robots", quick=quick)
     common = folders("grid-beta") & folders("grid-stochasticity")
-    assert len(common) == 2 * len(grid_runs.SLIPS)  # the beta of the preset
+    assert len(common) == 2 * len(parts.slips())  # the beta of the preset
     assert folders("robots-paper") & folders("table-ablation")
     for name, group in (("demos-count", "Pendulum, 50:"), ("demos-violating", "Swimmer, 0 %:")):
-        given = [job for job in jobs_of(name) if job.label.startswith(group) and demos_runs.EVEN not in job.label]
+        given = [job for job in jobs_of(name) if job.label.startswith(group) and "equal squares" not in job.label]
         assert {identity(job) for job in given} < folders("robots")
 
 
@@ -114,24 +123,24 @@ def test_the_same_steps_for_all_methods(name):
 
 
 def test_more_seeds_of_ours():
-    jobs = jobs_of("robots", robots.SEEDS)
+    jobs = jobs_of("robots", (0, 1, 2))
     seeds = {algo: sorted({job.seed for job in jobs if job.algo == algo}) for algo in ("mce", "gacl", "ppo")}
     assert seeds == {"mce": [0, 1, 2, 3, 4], "gacl": [0, 1, 2], "ppo": [0, 1, 2]}
     assert {job.seed for job in jobs_of("robots", (7,))} == {7}
-    assert {job.seed for job in jobs_of("table-ablation", robots.SEEDS)} == {0, 1, 2}
+    assert {job.seed for job in jobs_of("table-ablation", (0, 1, 2))} == {0, 1, 2}
 
 
 def test_short_runs_move_multipliers_as_far_and_anneal_as_much():
     """HalfCheetah's presets are of a million steps; 0.3 million are 3.33 times fewer."""
-    rows = compare.short_rows(("mce", "me-icrl"), "tacit/HalfCheetah-v0")
-    usual, fewer = presets.load("me-icrl", "reference", "tacit/HalfCheetah-v0"), rows["me-icrl"].settings
-    assert rows["mce"].settings == {}
+    env = "tacit/HalfCheetah-v0"
+    usual, fewer = presets.load("me-icrl", "reference", env), parts.shortened("me-icrl", env)
+    assert parts.shortened("mce", env) == {}
     assert fewer["multiplier_lr"] * 0.3 == pytest.approx(usual["multiplier_lr"], rel=1e-4)
     assert fewer["anneal"] ** 0.3 == pytest.approx(usual["anneal"], rel=1e-4)
 
 
 def test_costs_of_x_alone_go_to_point():
-    jobs = reproduce.find("transfer").jobs([0])
+    jobs = jobs_of("transfer", [0])
     inputs = {job.label: job.settings["inputs"] for job in jobs if job.label.startswith("Ant")}
     assert inputs["Ant: gacl"] == ["x_position", "y_position"]
     assert inputs["Ant: gacl, x alone"] == ["x_position"]
@@ -143,7 +152,7 @@ def test_costs_of_x_alone_go_to_point():
 @pytest.mark.parametrize("name", ["transfer", "retraining"])
 def test_fresh_agents_are_fresh(name):
     """Another seed than the run whose cost they follow, or they would begin with its network; no cost is left out."""
-    jobs = reproduce.find(name).jobs([0, 1, 2])
+    jobs = jobs_of(name, [0, 1, 2])
     fresh, others = [[job for job in jobs if (job.algo == "retrain") == wanted] for wanted in (True, False)]
     assert {job.seed for job in fresh}.isdisjoint(job.seed for job in others)
     assert all(job.settings["free"] for job in fresh)
@@ -152,26 +161,26 @@ def test_fresh_agents_are_fresh(name):
 def test_costs_of_x_alone_have_tables_of_their_own():
     runs = [record("Point: mce", 0, 50.0), record("Point: mce, x alone", 0, 90.0), record("Point: ppo", 0, 10.0)]
     results = {"runs": [*runs, record("Ant: mce, x alone", 0, 99.0)], "missing": []}
-    parts = transfer_runs.TRANSFER.table(results).split("**")[1::2]
-    assert parts[0] == "all of Point: violating episodes, %"
-    assert [part for part in parts if part.endswith(", stochastic policy")] == [
+    titles = table_of("transfer", results).split("**")[1::2]
+    assert titles[0] == "all of Point: violating episodes, %"
+    assert [part for part in titles if part.endswith(", stochastic policy")] == [
         "Point, stochastic policy",
         "Point, x alone, stochastic policy",
         "Ant, x alone, stochastic policy",
     ]
-    labels = [run["label"] for run in transfer_runs.by_inputs(results)["runs"]]
+    labels = [run["label"] for run in stages.by_inputs(results)["runs"]]
     assert labels == ["Point: mce", "Point, x alone: mce", "Point: ppo", "Point, x alone: ppo", "Ant, x alone: mce"]
-    lines = transfer_runs.TRANSFER.table(results).split("**Ant, x alone, stochastic policy**")[1].split("**")[0]
+    lines = table_of("transfer", results).split("**Ant, x alone, stochastic policy**")[1].split("**")[0]
     assert "| mce |" in lines
     assert "| ppo |" not in lines  # no run of it was wanted
 
 
 def test_tuning_keeps_away_from_evaluation():
-    evaluated = {seed for name in NAMES if name not in tuning.EXPERIMENTS for seed in reproduce.find(name).SEEDS}
+    evaluated = {seed for name in NAMES if "tuning" not in name for seed in EXPERIMENTS[name].seeds}
     for name, trials in (("tuning", tuning.ROBOTS), ("grid-tuning", tuning.GRID)):
-        assert not evaluated & set(reproduce.find(name).SEEDS)
-        rows = trials.rows().values()
-        counts = {algo: sum(row.algo == algo for row in rows) for algo in (*compare.METHODS, "bc2l", "irl-correction")}
+        assert not evaluated & set(EXPERIMENTS[name].seeds)
+        rows = trials.rows.values()
+        counts = {algo: sum(row.algo == algo for row in rows) for algo in (*parts.METHODS, "bc2l", "irl-correction")}
         assert counts == dict.fromkeys(counts, 4) | ({"me-icrl": 8} if name == "tuning" else {})
 
 
@@ -203,7 +212,8 @@ def test_numbers_of_a_table():
     runs.append(record("Ant: ppo", 0, 10.0, rate=1.0))
     nothing = {"charge": {"kind": "excess", "top": 0.5, "threshold": 0.5}}
     runs.append(record("Walker: mce", 0, 7.0, source=nothing) | {"expert": {"return": 1.0}})
-    text = compare.table(results_of(runs, [("Ant: gacl", 0)]), ("Ant", "Walker", "HalfCheetah"), ("mce", "gacl", "ppo"))
+    lost = [("Ant: gacl", 0)]
+    text = tables.by_group(results_of(runs, lost), ("Ant", "Walker", "HalfCheetah"), ("mce", "gacl", "ppo"))
     stochastic = text.split("deterministic policy")[0]
     (mce, _) = [line for line in stochastic.splitlines() if line.startswith("| mce |")]
     # The standard error of 80 and 120 is 20. Two of 200: the upper bound solves P(X <= 2 | 200, p) = 0.05, 3.1 %.
@@ -212,11 +222,11 @@ def test_numbers_of_a_table():
     costs = text.split("**Ant, costs**")[1]
     assert "| mce | - | 0.375 | 0.625 | - | - / - / - | - / - / 0.250 | - |" in costs
     assert "| ppo |" not in costs
-    assert "| gacl |" + " - |" * (len(compare.HEAD) - 1) in stochastic
+    assert "| gacl |" + " - |" * len(tables.COMPARISON) in stochastic
     assert "100 of 100" in stochastic
     assert "HalfCheetah" not in text  # nobody wanted it
     assert "| 7.0 (0) ° |" in text
-    assert compare.NOTE_FREE in text
+    assert tables.NOTE_FREE in text
     assert "nan" not in text  # of demonstrations whose violations nobody counted
     assert "| demonstrations | - | - | 100 | 100 | - | 0.000 % |" in stochastic
 
@@ -243,13 +253,13 @@ def test_all_robots_together():
 
 def test_the_papers_table_stands_beside_ours():
     runs = [record("Swimmer: no pre-training", 0, 200.0), record("Ant: beta 0.001", 0, 6000.0)]
-    text = reproduce.find("table-ablation").table(results_of(runs))
+    text = table_of("table-ablation", results_of(runs))
     (swimmer,) = [
         line for line in text.split("deterministic")[0].splitlines() if line.startswith("| no pre") and "20" in line
     ]
     assert swimmer.endswith("| 165 ± 59 / 0.22 ± 0.09 |")
     assert "| 6057 ± 313 / 0 |" in text
-    assert list(robots.ABLATION) == ["beta 1e-05", "beta 0.0001", "beta 0.001", "beta 0.01", "no pre-training"]
+    assert list(ABLATION) == ["beta 1e-05", "beta 0.0001", "beta 0.001", "beta 0.01", "no pre-training"]
     assert all(len(numbers) == 5 for numbers in published.OF_THE_PAPER.values())
 
 
@@ -257,10 +267,10 @@ def test_earlier_numbers_stand_beside_ours():
     """Each belongs to a row of some experiment, and the table says where it is from."""
     labels = {job.label for name in ("robots", "robots-contenders", "transfer") for job in jobs_of(name, (0,))}
     assert set(published.OTHERS) <= labels
-    text = reproduce.find("robots").table(results_of([record("HalfCheetah: vicrl", 0, 5000.0)]))
+    text = table_of("robots", results_of([record("HalfCheetah: vicrl", 0, 5000.0)]))
     assert "| Liu 3998 ± 261 / 0 |" in text
     assert published.NOTE in text
-    text = reproduce.find("transfer").table(results_of([record("Point: ppo", 0, 5.0), record("Ant: gacl", 0, 5.0)]))
+    text = table_of("transfer", results_of([record("Point: ppo", 0, 5.0), record("Ant: gacl", 0, 5.0)]))
     assert "| Malik 50 / 0.60 |" in text
     assert "7200" not in text
 
@@ -277,7 +287,8 @@ def test_the_gridworld_against_stochasticity():
         grid_record("slip 0.3: mce", 0, -9.0),
     ]
     found = results_of(runs, [("slip 0.3: gacl", 0)])
-    text = grid_runs.table(found, ("mce", "gacl"))
+    experiment = replace(EXPERIMENTS["grid-curves"], rows={name: Row(name) for name in ("mce", "gacl")})
+    text = tables.grid(experiment, found)
     first = text.split("\n\n**")[0]
     assert "| mce | -7.000 ± 1.000 | -9.000 n=1 |" in first
     assert "over 2 seeds (fewer where n says so)" in text
@@ -286,8 +297,8 @@ def test_the_gridworld_against_stochasticity():
     assert "| mce | 6.0, 8.0 | 9.0 |" in text.split("violating steps of each seed")[1]
     assert "AUROC on nominal states" not in text  # nobody has it
     assert "all of slip 0; slip 0.3: violating steps" in text
-    assert grid_runs.figure(found, ("mce", "gacl"))[:8] == PNG
-    assert grid_runs.curves(found, ("mce", "gacl"))[:8] == PNG
+    assert figures.values(experiment, found)[:8] == PNG
+    assert figures.curves(experiment, found)[:8] == PNG
 
 
 @pytest.mark.parametrize("name", ["robots", "robots-noise", "demos-violating", "tuning"])
@@ -295,18 +306,18 @@ def test_half_of_the_runs_are_enough_to_draw(name):
     jobs = jobs_of(name, (0,), quick=True)
     runs = [record(job.label, job.seed, 90.0 + i) for i, job in enumerate(jobs) if i % 2 == 0]
     lost = [(job.label, job.seed) for i, job in enumerate(jobs) if i % 2]
-    text, picture = reproduce.draw(reproduce.find(name), results_of(runs, lost))
+    text, picture = runner.draw(EXPERIMENTS[name], results_of(runs, lost))
     assert picture[:8] == PNG
     assert "Missing: " + lost[0][0] in text
     with pytest.raises(UserError, match="other version"):
-        reproduce.redraw(reproduce.find(name), {"schema": 1, "runs": [{"label": 3}]}, "file")
+        runner.redraw(EXPERIMENTS[name], {"schema": 1, "runs": [{"label": 3}]}, "file")
 
 
 def test_words_about_missing_runs():
-    assert compare_plots.words_of_missing(results_of([])) == ""
+    assert figures.words_of_missing(results_of([])) == ""
     lost = results_of([], [(f"a: {i}", 0) for i in range(8)])
-    assert compare_plots.words_of_missing(lost).startswith("missing runs (8): a: 0;")
-    assert compare_plots.words_of_missing(lost).endswith("a: 5 and 2 more")
+    assert figures.words_of_missing(lost).startswith("missing runs (8): a: 0;")
+    assert figures.words_of_missing(lost).endswith("a: 5 and 2 more")
 
 
 def test_the_choice_of_a_trial():
@@ -320,7 +331,7 @@ def test_the_choice_of_a_trial():
     assert tuning.ROBOTS.score(runs[0]) == pytest.approx(0.7)
     assert tuning.ROBOTS.chosen(found, "gacl") == "gacl, trial 3"
     assert tuning.ROBOTS.chosen(found, "mce") is None
-    text = tuning.ROBOTS.table(found)
+    text = table_of("tuning", found)
     assert "| gacl | trial 3 | lr_constraint = 0.01 | trial 2 |" in text
 
 
@@ -337,7 +348,7 @@ def test_the_choice_of_a_trial_in_the_gridworld():
     assert tuning.GRID.score(runs[2]) == 0.0
     assert tuning.GRID.chosen(found, "vicrl") == "vicrl, trial 2"
     assert tuning.GRID.chosen(found, "vicrl", tuning.GRID.truth) == "vicrl, trial 3"
-    text, picture = reproduce.draw(reproduce.find("grid-tuning"), found)
+    text, picture = runner.draw(EXPERIMENTS["grid-tuning"], found)
     assert "| vicrl | trial 2 | lr_constraint = 0.02, multiplier_init = 10.0 | trial 3 |" in text
     assert picture[:8] == PNG
 
@@ -347,8 +358,6 @@ def test_the_choice_of_a_trial_in_the_gridworld():
 
 @pytest.fixture
 def spec():
-    from tacit.envs.gridworld import make_spec
-
     return make_spec("S.G\n.X.\n...\n", slip=0.2)
 
 
@@ -367,7 +376,7 @@ def test_a_deep_policy_as_a_table(tmp_path, spec):
     weights = rng.normal(size=(2, spec.n_actions)).astype(np.float32)
     bias = np.zeros(spec.n_actions, np.float32)
     policy = Policy(face, (weights,), (bias,), None, np.zeros(2, np.float32), np.ones(2, np.float32), 10.0)
-    table = grid_runs.policy_table(saved(tmp_path, policy=policy.to_arrays()), spec)
+    table = records.policy_table(saved(tmp_path, policy=policy.to_arrays()), spec)
     assert table.shape == (spec.n_states, spec.n_actions)
     np.testing.assert_allclose(table.sum(axis=1), 1.0)
     drawn = policy(np.repeat(spec.cells[4:5].astype(np.float32), 20_000, axis=0), rng)
@@ -376,8 +385,6 @@ def test_a_deep_policy_as_a_table(tmp_path, spec):
 
 
 def test_a_cost_that_reads_actions_is_averaged_over_the_policy(tmp_path, spec):
-    from tacit.cost import Inputs, LearnedCost
-
     names = ("row", "column", *(f"action[{i}]" for i in range(spec.n_actions)))
     zeros, ones = np.zeros(len(names), np.float32), np.ones(len(names), np.float32)
     inputs = Inputs(
@@ -387,17 +394,17 @@ def test_a_cost_that_reads_actions_is_averaged_over_the_policy(tmp_path, spec):
     empty = np.zeros((len(names), 0), np.float32)
     cost = LearnedCost(inputs, lam, empty, empty)
     policy = np.full((spec.n_states, spec.n_actions), 1 / spec.n_actions)
-    found = grid_runs.cost_table(saved(tmp_path, cost=cost.to_arrays()), spec, policy)
+    found = records.cost_table(saved(tmp_path, cost=cost.to_arrays()), spec, policy)
     np.testing.assert_allclose(found, 2 * spec.cells[:, 1] + 1 / spec.n_actions, rtol=1e-6)
-    assert grid_runs.cost_table(SimpleNamespace(path=tmp_path), spec, policy) is None
+    assert records.cost_table(SimpleNamespace(path=tmp_path), spec, policy) is None
 
 
 def test_exact_runs_are_judged_as_they_judge_themselves(tmp_path):
     wanted = {"layout": "S.G\n.X.\n...\n", "slip": 0.2}
-    job = compare.job("slip 0.2", "mce-exact", Row("mce-exact", None), GRID, 1, False, wanted)
+    job = Job("mce-exact", GRID, wanted, seed=1, label="slip 0.2: mce-exact")
     run, demos = launch.start_run(job.algo, job.env, **job.wanted, out=str(tmp_path))
     summary = launch.execute(run, demos)
-    found = grid_runs.collect(job, run)
+    found = records.collect_grid(job, run)
     for key in ("return", "violation_rate_step", "violation_occupancy", "excess_violation_occupancy"):
         assert found["exact"][key] == pytest.approx(summary["table"]["learned"][key])
     assert found["exact"]["auroc"] == pytest.approx(summary["cost_quality"]["auroc"])
@@ -425,12 +432,13 @@ def test_comparisons_take_over_what_the_tables_of_single_methods_hold(tmp_path, 
     agent = {"return": 60.0, "terminated_return": 50.0, "violation_rate_step": 0.1, "count": 10, "n": 100}
     older = {"label": "Walker", "run": task.path.name, "seed": 0, "steps": 2_200_000, "seconds": 60.0}
     older |= {"stochastic": agent, "demonstrations": 200.0, "commit": "c", "curves": {}, "cost_quality": None}
-    storage.write_json("results/table-robots-paper.json", {"schema": reproduce.SCHEMA, "runs": [older]})
-    kept = reproduce.earlier("table-ablation", Path("results"))
-    _, tasks = reproduce.plan(reproduce.find("table-ablation"), [0], False, "runs", making=False)
-    results = reproduce.gather(reproduce.find("table-ablation"), tasks, reproduce.taken_over(tasks, kept))
+    storage.write_json("results/table-robots-paper.json", {"schema": 1, "runs": [older]})
+    experiment = EXPERIMENTS["table-ablation"]
+    kept = runner.earlier("table-ablation", experiment, Path("results"))
+    _, tasks = runner.plan(experiment, [0], False, "runs")
+    results = runner.gather(experiment, tasks, runner.taken_over(tasks, kept))
     assert [(run["label"], run["run"]) for run in results["runs"]] == [(label, task.path.name)]
-    row = next(line for line in robots.EXPERIMENTS["table-ablation"].table(results).splitlines() if "50.0 (10)" in line)
+    row = next(line for line in table_of("table-ablation", results).splitlines() if "50.0 (10)" in line)
     assert "| 0.25 |" in row  # over demonstrations
 
 
@@ -455,14 +463,12 @@ def pusher(tmp_path, action, seed=50):
 
 
 def test_a_share_of_demonstrations_violates(tmp_path, capsys):
-    from tacit import demos
-
     # One of the three never violates: the others take turns.
     tasks = [pusher(tmp_path / name, push, seed) for name, push, seed in (("a", -0.6, 50), ("b", 1, 51), ("c", -1, 52))]
     given = demos.load(demos.shipped("tacit/Pendulum-v0"))
-    demos_runs.make(tasks)
-    for share in demos_runs.SHARES:
-        mixed = demos.load(demos_runs.mixed_file(tasks, share))
+    EXPERIMENTS["demos-violating"].make(tasks)
+    for share in stages.SHARES:
+        mixed = demos.load(stages.mixed_file(tasks, share))
         broken = np.add.reduceat(mixed.costs, mixed.step_offsets) > 0
         wrong = round(share * 50)
         assert len(mixed) == len(given) == 50
@@ -473,10 +479,10 @@ def test_a_share_of_demonstrations_violates(tmp_path, capsys):
         assert f"{wrong} of 50 by PPO without cost" in mixed.card["source"]
     demos.validate(mixed, "tacit/Pendulum-v0")
     with pytest.raises(RunFailed, match="only 3 episodes of PPO without cost violate, 10 are needed"):
-        demos_runs.mixed("tacit/Pendulum-v0", list(mixed)[:3], 0.2)
+        stages.mixed("tacit/Pendulum-v0", list(mixed)[:3], 0.2)
     unable = [pusher(tmp_path / "unable", 1.0)]
-    demos_runs.make(unable, quick=True)  # its runs will be missing, those of the others not
-    assert not demos_runs.mixed_file(unable, demos_runs.SHARES[0]).exists()
+    EXPERIMENTS["demos-violating"].make(unable, quick=True)  # its runs will be missing, those of the others not
+    assert not stages.mixed_file(unable, stages.SHARES[0]).exists()
     assert "10 are needed" in capsys.readouterr().err
 
 
@@ -485,49 +491,41 @@ def test_a_share_of_demonstrations_violates(tmp_path, capsys):
 MAP = {"layout": "S.G\n.X.\n...\n", "slip": 0.0}
 
 
-def staged_first(seeds, quick=False):
-    return [Job("mce-exact", GRID, MAP, seed=0, label="world: first")]
+class TwoStages(Staged):
+    def first(self, seeds, quick=False):
+        return [Job("mce-exact", GRID, MAP, seed=0, label="world: first")]
+
+    def jobs(self, seeds, quick=False, finished=()):
+        file = "(later)" if not finished else str(finished[0].path.parent / "demonstrations" / "made.npz")
+        fine = [Job("mce-exact", GRID, MAP, seed=seed, demos=file, label="world: second") for seed in seeds]
+        return [*fine, Job("ml-greedy", GRID, MAP, seed=0, settings={"beta": -1.0}, demos=file, label="world: wrong")]
+
+    def make(self, tasks, quick=False):
+        file = tasks[0].path.parent / "demonstrations" / "made.npz"
+        file.parent.mkdir(exist_ok=True)
+        demos.save(Run.open(tasks[0].path).demonstrations(), file)
 
 
-def staged_jobs(seeds, quick=False, made=None):
-    file = "(later)" if not made else str(made[0].path.parent / "demonstrations" / "made.npz")
-    fine = [Job("mce-exact", GRID, MAP, seed=seed, demos=file, label="world: second") for seed in seeds]
-    return [*fine, Job("ml-greedy", GRID, MAP, seed=0, settings={"beta": -1.0}, demos=file, label="world: wrong")]
-
-
-def staged_make(tasks, quick):
-    from tacit import demos
-
-    file = tasks[0].path.parent / "demonstrations" / "made.npz"
-    file.parent.mkdir(exist_ok=True)
-    demos.save(Run.open(tasks[0].path).demonstrations(), file)
-
-
-STAGED = SimpleNamespace(
-    SEEDS=(0,),
-    first=staged_first,
-    make=staged_make,
-    jobs=staged_jobs,
-    collect=lambda job, run: {},
-    table=lambda results: "".join(run["label"] for run in results["runs"]),
-    figure=lambda results: PNG,
-)
+SPECIAL = {
+    "seeds": (0,),
+    "collect": lambda job, run: {},
+    "table": lambda experiment, results: "".join(run["label"] for run in results["runs"]),
+    "figure": lambda experiment, results: PNG,
+}
 
 
 @pytest.fixture
 def staged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(reproduce.EXPERIMENTS, "staged", "for tests")
-    real = reproduce.find
-    monkeypatch.setattr(reproduce, "find", lambda name: STAGED if name == "staged" else real(name))
+    monkeypatch.setitem(EXPERIMENTS, "staged", TwoStages("for tests", {}, {}, **SPECIAL))
 
     def here(tasks, **options):
         for task in tasks:
             if not task.done:
-                run, demos = launch.start_run(task.job.algo, task.job.env, **task.job.wanted, out="runs")
-                launch.execute(run, demos)
+                run, demonstrations = launch.start_run(task.job.algo, task.job.env, **task.job.wanted, out="runs")
+                launch.execute(run, demonstrations)
 
-    monkeypatch.setattr("tacit.sweep.run_tasks", here)
+    monkeypatch.setattr(runner, "run_tasks", here)
 
 
 def test_runs_that_need_other_runs(cli, staged, tmp_path):
@@ -545,41 +543,31 @@ def test_runs_that_need_other_runs(cli, staged, tmp_path):
     (lost,) = output.json()["missing"]
     assert lost["label"] == "world: wrong"
     assert "beta" in lost["reason"]
-    assert storage.read_json("results/staged.json")["runs"][0]["label"] == "world: second"
+    assert results_file.read("results/staged.json")["runs"][0]["label"] == "world: second"
     again = cli("reproduce", "staged", "--dry-run")
     assert "2 jobs, 1 finished, 1 to run" in again.stderr  # the first and the second are the same run
 
 
-def staged_by_seed():
+class BySeed(Staged):
     """Of each seed a first run, and one on what it made; "first" is also an experiment's own, as in `transfer`."""
 
-    def first(seeds, quick):
+    def first(self, seeds, quick=False):
         return [Job("mce-exact", GRID, MAP, seed=seed, label="world: first") for seed in seeds]
 
-    def jobs(seeds, quick, made):
-        files = {task.job.seed: str(task.path / "demos.npz") for task in made}
-        beta = {"beta": 0.5}
-        return first(seeds, quick) + [
-            Job("mce-exact", GRID, seed=100 + s, settings=beta, demos=files.get(s, "later"), label="world: second")
-            for s in seeds
-        ]
-
-    collect = lambda job, run: {"return": 1.0}  # noqa: E731
-    table = lambda results: ""  # noqa: E731
-    return SimpleNamespace(
-        SEEDS=(0,), first=first, jobs=jobs, collect=collect, table=table, figure=lambda results: b"", make=None
-    )
+    def jobs(self, seeds, quick=False, finished=()):
+        files = {task.job.seed: str(task.path / "demos.npz") for task in finished}
+        second = Job("mce-exact", GRID, settings=self.budget, label="world: second")
+        later = [replace(second, seed=100 + seed, demos=files.get(seed, "later")) for seed in seeds]
+        return self.first(seeds, quick) + later
 
 
 def test_only_what_is_needed_is_run_for_others(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    module = staged_by_seed()
-    monkeypatch.setitem(reproduce.EXPERIMENTS, "by-seed", "for tests")
-    real = reproduce.find
-    monkeypatch.setattr(reproduce, "find", lambda name: module if name == "by-seed" else real(name))
+    experiment = BySeed("for tests", {}, {}, **SPECIAL, budget={"beta": 0.5})
+    monkeypatch.setitem(EXPERIMENTS, "by-seed", experiment)
     assert "2 jobs, 0 finished, 2 to run" in cli("reproduce", "by-seed", "--dry-run").stderr  # the first only once
     assert cli("reproduce", "by-seed", "--workers", 1).status == 0
-    before = storage.read_json("results/by-seed.json")["runs"]
+    before = results_file.read("results/by-seed.json")["runs"]
     shutil.rmtree("runs")
     # Nothing is run for what is kept, and of a second seed only its own.
     assert "nothing to run" in cli("reproduce", "by-seed", "--keep", "--dry-run").stderr
@@ -587,21 +575,14 @@ def test_only_what_is_needed_is_run_for_others(cli, tmp_path, monkeypatch):
     assert "2 runs are taken over" in plan
     assert "2 jobs, 0 finished, 2 to run" in plan
     assert cli("reproduce", "by-seed", "--keep", "--seeds", 2, "--workers", 1).status == 0
-    after = storage.read_json("results/by-seed.json")["runs"]
+    after = results_file.read("results/by-seed.json")["runs"]
     assert [run for run in after if run in before] == before
     assert sorted(run["seed"] for run in after) == [0, 1, 100, 101]
     assert {path.name.split("-")[-2] for path in Path("runs").glob("*-s*")} == {"s1", "s101"}
     # Other settings are another run, even where it has no name yet.
     shutil.rmtree("runs")
-    monkeypatch.setattr(module, "jobs", with_beta(module.jobs, 0.25))
+    monkeypatch.setitem(EXPERIMENTS, "by-seed", replace(experiment, budget={"beta": 0.25}))
     assert "1 runs are taken over" in cli("reproduce", "by-seed", "--keep", "--dry-run").stderr
-
-
-def with_beta(jobs, beta):
-    def changed(seeds, quick, made):
-        return [replace(job, settings={"beta": beta}) if job.settings else job for job in jobs(seeds, quick, made)]
-
-    return changed
 
 
 def test_a_part_of_an_experiment_is_meant_by_its_name():
@@ -617,14 +598,14 @@ def test_a_part_of_an_experiment_is_meant_by_its_name():
         (["slip"], names[3:]),
         (["slip 0.1: mce"], names[4:]),
     ):
-        assert reproduce.chosen_labels(jobs, words) == set(meant)
+        assert runner.chosen_labels(jobs, words) == set(meant)
     with pytest.raises(UserError, match="'Walker'; these are there: Ant: ppo, "):
-        reproduce.chosen_labels(jobs, ["ppo", "Walker"])
+        runner.chosen_labels(jobs, ["ppo", "Walker"])
 
 
 def test_what_a_part_needs_is_a_part_too(tmp_path):
     def needed(name, *words):
-        before, _ = reproduce.plan(reproduce.find(name), [0], False, str(tmp_path), False, words=words)
+        before, _ = runner.plan(EXPERIMENTS[name], [0], False, str(tmp_path), words=words)
         return [task.job.label for task in before]
 
     assert needed("retraining", "Swimmer") == ["Swimmer: mce", "Swimmer: me-icrl"]
@@ -634,30 +615,32 @@ def test_what_a_part_needs_is_a_part_too(tmp_path):
 
 
 def test_seeds_given_twice_are_one():
-    assert reproduce.seeds_of("0,0,3", ()) == [0, 3]
+    assert runner.seeds_of("0,0,3", ()) == [0, 3]
 
 
 def test_mixtures_are_of_all_who_violate(tmp_path, monkeypatch):
-    tasks = [Task(job, tmp_path / f"run-{job.seed}") for job in demos_runs.first([0])]
+    tasks = [Task(job, tmp_path / f"run-{job.seed}") for job in EXPERIMENTS["demos-violating"].first([0])]
     pendulum = [task for task in tasks if task.job.label.startswith("Pendulum")]
     for task in pendulum:
         (task.path / "model").mkdir(parents=True)
         (task.path / "model" / "policy.safetensors").write_bytes(bytes([task.job.seed]))
-    assert demos_runs.by_robot(pendulum[:2], quick=False) == {}
-    assert demos_runs.by_robot(tasks[:1], quick=True) == {"Pendulum": tasks[:1]}
-    some = {job.demos for job in demos_runs.share_jobs([0], made=pendulum[:2]) if job.label.startswith("Pendulum, 50")}
-    assert some == {demos_runs.LATER}
-    file = demos_runs.mixed_file(pendulum, 0.5)
-    assert {job.demos for job in demos_runs.share_jobs([0], made=pendulum) if job.label.startswith("Pendulum, 50")} == {
-        str(file)
-    }
+    assert stages.by_robot(pendulum[:2], quick=False) == {}
+    assert stages.by_robot(tasks[:1], quick=True) == {"Pendulum": tasks[:1]}
+
+    def files(made):
+        jobs = EXPERIMENTS["demos-violating"].jobs([0], finished=made)
+        return {job.demos for job in jobs if job.label.startswith("Pendulum, 50")}
+
+    assert files(pendulum[:2]) == {stages.MIXED_LATER}
+    file = stages.mixed_file(pendulum, 0.5)
+    assert files(pendulum) == {str(file)}
     (pendulum[0].path / "model" / "policy.safetensors").write_bytes(b"made again")
-    assert demos_runs.mixed_file(pendulum, 0.5) != file
+    assert stages.mixed_file(pendulum, 0.5) != file
 
 
 def test_experts_in_the_noise_have_a_row(tmp_path):
     """All of their episodes, of which the demonstrations are the legal ones; trained once, with the first seed."""
-    experiment = reproduce.find("robots-noise")
+    experiment = EXPERIMENTS["robots-noise"]
     experts = [(job.label, job.seed) for job in experiment.jobs([0, 1, 2]) if job.algo == "expert"]
     assert experts == [(f"{group}: expert", 0) for group in ("noise 0.1", "noise 0.01", "noise 0.001", "no noise")]
     numbers = {"return": 5.0, "terminated_return": 3.0, "violation_rate_step": {"value": 0.25}}
@@ -673,20 +656,19 @@ def test_experts_in_the_noise_have_a_row(tmp_path):
 
 def test_violating_demonstrations_are_no_measure(tmp_path):
     """Returns of `demos-violating` are beside the clean demonstrations', whatever the mixture earns."""
-    from tacit import demos
-
     clean = float(np.mean(demos.load(demos.shipped("tacit/Swimmer-v0")).returns))
     run = record("Swimmer, 80 %: mce", 0, 0.5 * clean, expert=4 * clean)
-    text = demos_runs.VIOLATING.table({"runs": [run]}).split("stochastic policy**")[1]
+    text = table_of("demos-violating", {"runs": [run]}).split("stochastic policy**")[1]
     line = next(line for line in text.splitlines() if line.startswith("| mce |"))
     assert line.split("|")[HEAD_OF_RATIO].strip() == "0.50"
-    assert demos_runs.NOTE in text
+    assert stages.CLEAN_NOTE in text
     # What `demos-count` has measured with all 50 is not run again.
-    storage.write_json(tmp_path / "demos-count.json", {"schema": reproduce.SCHEMA, "runs": [{**run, "run": "name"}]})
-    assert reproduce.earlier("demos-violating", tmp_path)["name"]["label"] == "Swimmer, 80 %: mce"
+    storage.write_json(tmp_path / "demos-count.json", {"schema": 1, "runs": [{**run, "run": "name"}]})
+    kept = runner.earlier("demos-violating", EXPERIMENTS["demos-violating"], tmp_path)
+    assert kept["name"]["label"] == "Swimmer, 80 %: mce"
 
 
-HEAD_OF_RATIO = 1 + compare.HEAD.index("over demonstrations")
+HEAD_OF_RATIO = 2 + [column.title for column in tables.COMPARISON].index("over demonstrations")
 
 
 def test_scores_are_of_seeds_that_all_groups_have():
@@ -699,19 +681,19 @@ def test_scores_are_of_seeds_that_all_groups_have():
 
 def test_labels_that_are_the_same_run_are_both_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    twins = [Job("mce-exact", GRID, MAP, settings=s, label=f"world: {s}") for s in ({}, {"beta": 0.1})]
-    module = SimpleNamespace(jobs=lambda seeds, quick: twins)
-    _, tasks = reproduce.plan(module, [0], False, "runs", making=False)
-    assert [task.job.label for task in tasks] == ["world: {}", "world: {'beta': 0.1}"]
+    rows = {"plain": Row("mce-exact"), "beta 0.1": Row("mce-exact", settings={"beta": 0.1})}
+    twins = Experiment("for tests", {"world": Group(GRID, MAP)}, rows)
+    _, tasks = runner.plan(twins, [0], False, "runs")
+    assert [task.job.label for task in tasks] == ["world: plain", "world: beta 0.1"]
     assert tasks[0].path == tasks[1].path
-    assert len(prepare(twins, "runs")) == 1
+    assert len(prepare(twins.jobs([0]), "runs")) == 1
 
 
 def test_the_list_for_machines(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     storage.write_json("results/robots.json", {"schema": 99, "provenance": {}, "runs": []})
     found = {row["name"]: row for row in cli("reproduce", "--list", "--json").json()}
-    assert set(found) == set(reproduce.EXPERIMENTS)
+    assert set(found) == set(EXPERIMENTS)
     assert found["robots"]["results"] == "written by another version of Tacit"
     assert found["grid-maps"]["results"] == "not there"
     output = cli("reproduce", "robots", "--keep", "--dry-run")
@@ -732,15 +714,14 @@ def test_the_list_for_machines(cli, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_maps_of_a_few_steps(cli, tmp_path, monkeypatch):
-    from tacit.reproduce import grid_maps
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(grid_maps, "ROWS", {key: grid_maps.ROWS[key] for key in ("mce", "mce-exact")})
-    monkeypatch.setattr(grid_maps, "SLIPS", (0.0,))
-    monkeypatch.setattr(compare, "QUICK", {**compare.QUICK, "total_steps": 8192, "minibatches": 5})
+    usual = EXPERIMENTS["grid-maps"]
+    rows = {name: usual.rows[name] for name in ("mce", "mce-exact")}
+    quick = {**usual.quick, "total_steps": 8192, "minibatches": 5}
+    monkeypatch.setitem(EXPERIMENTS, "grid-maps", replace(usual, rows=rows, groups=parts.slips((0.0,)), quick=quick))
     output = cli("reproduce", "grid-maps", "--quick", "--workers", 1)
     assert output.status == 0, output.stderr
-    runs = storage.read_json("results/grid-maps-quick.json")["runs"]
+    runs = results_file.read("results/grid-maps-quick.json")["runs"]
     assert [run["label"] for run in runs] == ["slip 0: mce", "slip 0: mce-exact"]
     for run in runs:
         assert len(run["maps"]["visits"]) == len(run["maps"]["cost"]) == len(run["cells"])
@@ -751,11 +732,12 @@ def test_maps_of_a_few_steps(cli, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small = {**compare.QUICK, "total_steps": 12_288, "eval_episodes": 2, "minibatches": 20}
-    monkeypatch.setattr(compare, "QUICK", small)
+    usual = EXPERIMENTS["retraining"]
+    quick = {**usual.quick, "total_steps": 12_288, "eval_episodes": 2, "minibatches": 20}
+    monkeypatch.setitem(EXPERIMENTS, "retraining", replace(usual, quick=quick))
     output = cli("reproduce", "retraining", "--quick", "--seeds", "0,", "--workers", 1)
     assert output.status == 0, output.stderr
-    results = storage.read_json("results/retraining-quick.json")
+    results = results_file.read("results/retraining-quick.json")
     assert results["missing"] == []
     labels = {run["label"] for run in results["runs"]}
     rows = {"mce", "mce, budget", "me-icrl", "me-icrl, budget", "ppo", "rcpo"}
@@ -769,10 +751,8 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
 
 def test_our_experts_are_those_that_demonstrate():
     """The numbers beside MCE-ICRL's are those of the experts' table, of the seed that made the demonstrations."""
-    from tacit import demos
-
-    experts = storage.read_json(Path(__file__).parents[1] / "results" / "table-experts.json")["runs"]
-    for robot, value in table_robots.EXPERTS.items():
+    experts = results_file.read(Path(__file__).parents[1] / "results" / "table-experts.json")["runs"]
+    for robot, value in published.EXPERTS.items():
         seed = demos.load(demos.shipped(f"tacit/{robot}-v0")).card["expert"]["seed"]
         (found,) = [run for run in experts if run["label"] == robot and run["seed"] == seed]
         assert value == pytest.approx(found["stochastic"]["terminated_return"], rel=1e-3)

@@ -5,58 +5,55 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tacit import launch, reproduce
+from tacit import launch
 from tacit.errors import UserError
-from tacit.reproduce import seeds_of, table_experts
+from tacit.reproduce import EXPERIMENTS, Experiment, Group, Row
+from tacit.reproduce import results as results_file
+from tacit.reproduce.runner import earlier, seeds_of
 from tacit.run import Run, storage
-from tacit.sweep import Job, prepare
+from tacit.sweep import prepare
 
 GRID = "tacit/Gridworld-v0"
 MAP = "S.G\n.X.\n...\n"
 
 
-def small_jobs(seeds, quick=False):
-    kwargs = {"layout": MAP, "slip": 0.0}
-    return [
-        Job("mce-exact", GRID, env_kwargs=kwargs, seed=seed, settings={"beta": beta}, label=f"beta {beta}")
-        for beta in ((0.1,) if quick else (0.1, 1.0))
-        for seed in seeds
-    ]
+def collect(job, run):
+    return {"return": run.read("summary.json")["table"]["learned"]["return"]}
 
 
-def small_table(results):
+def small_table(experiment, results):
     return "".join(f"| {run['label']} | {run['seed']} | {run['return']:.3f} |\n" for run in results["runs"])
 
 
-SMALL = SimpleNamespace(
-    SEEDS=(0,),
-    jobs=small_jobs,
-    collect=lambda job, run: {"return": run.read("summary.json")["table"]["learned"]["return"]},
+WORLD = Group(GRID, {"layout": MAP, "slip": 0.0})
+SMALL = Experiment(
+    "for tests",
+    {f"beta {beta}": replace(WORLD, settings={"beta": beta}) for beta in (0.1, 1.0)},
+    {"": Row("mce-exact")},
+    seeds=(0,),
+    quick_groups=("beta 0.1",),
+    collect=collect,
     table=small_table,
-    figure=lambda results: b"\x89PNG" + bytes([len(results["runs"])]),
+    figure=lambda experiment, results: b"\x89PNG" + bytes([len(results["runs"])]),
 )
-
-LARGER = SimpleNamespace(**{**vars(SMALL), "jobs": lambda seeds, quick=False: relabelled(small_jobs(seeds, quick))})
-OTHER = SimpleNamespace(**{**vars(SMALL), "collect": lambda job, run: {"return": 0.0}})
+LARGER = replace(SMALL, groups={f"again, {name}": group for name, group in SMALL.groups.items()})
+OTHER = replace(SMALL, collect=lambda job, run: {"return": 0.0})
 OURS = {"small": SMALL, "larger": LARGER, "other": OTHER}
 
 
-def relabelled(jobs):
-    return [replace(job, label=f"again: {job.label}") for job in jobs]
+def small_jobs(seeds, quick=False):
+    return SMALL.jobs(seeds, quick)
 
 
 @pytest.fixture(autouse=True)
 def with_a_small_experiment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in OURS:
-        monkeypatch.setitem(reproduce.EXPERIMENTS, name, "for tests")
-    real = reproduce.find
-    monkeypatch.setattr(reproduce, "find", lambda name: OURS[name] if name in OURS else real(name))
+    for name, experiment in OURS.items():
+        monkeypatch.setitem(EXPERIMENTS, name, experiment)
 
 
 def run_here(job):
@@ -108,11 +105,11 @@ def test_why_nothing_can_be_drawn(cli):
 def test_earlier_results_of_other_runs_are_set_aside(cli):
     """Also where they have the same labels: with other settings they are other runs."""
     assert cli("reproduce", "small", "--workers", 2).status == 0
-    results = storage.read_json("results/small.json")
+    results = results_file.read("results/small.json")
     results["runs"][0]["run"] = "mce-exact-gridworld-s0-01234567"
-    storage.write_json("results/small.json", results)
+    results_file.write("results/small.json", results)
     assert "has 1 run that the new one lacks" in cli("reproduce", "small", "--no-run").stderr
-    assert storage.read_json("results/small.json.bak") == results
+    assert results_file.read("results/small.json.bak") == results
 
 
 def test_run_draw_and_skip(cli, tmp_path):
@@ -125,14 +122,14 @@ def test_run_draw_and_skip(cli, tmp_path):
     output = cli("reproduce", "small", "--workers", 2)
     assert output.status == 0, output.stderr
     assert "2 jobs, 1 finished, 1 to run with 2 workers: about" in output.stderr
-    results = storage.read_json("results/small.json")
+    results = results_file.read("results/small.json")
     assert [(run["label"], run["seed"]) for run in results["runs"]] == [("beta 0.1", 0), ("beta 1.0", 0)]
     assert results["missing"] == []
     assert results["provenance"]["command"] == "tacit reproduce small --workers 2"
     for record in results["runs"]:
         run = Run.open(tmp_path / "runs" / record["run"])
         assert record["commit"] == run.read("provenance.json")["commit"]
-        assert record["return"] == run.read("summary.json")["table"]["learned"]["return"]
+        assert record["return"] == pytest.approx(run.read("summary.json")["table"]["learned"]["return"])
     assert (tmp_path / "results" / "small.png").read_bytes()[-1] == 2
     listed = cli("reproduce", "--list").stdout
     assert re.search(r"small\.json: 2 runs, seeds 0; commit \w{4,7}", listed)
@@ -169,7 +166,7 @@ def test_what_is_there_is_drawn_and_what_is_missing_is_named(cli, tmp_path):
 def test_results_of_runs_that_are_elsewhere_are_kept(cli, tmp_path):
     runs = [run_here(job) for job in small_jobs([0])]
     assert cli("reproduce", "small").status == 0
-    before = storage.read_json("results/small.json")["runs"]
+    before = results_file.read("results/small.json")["runs"]
     for run in runs:
         run.path.rename(tmp_path / run.name)
     # Without being asked: they would be run again.
@@ -180,12 +177,12 @@ def test_results_of_runs_that_are_elsewhere_are_kept(cli, tmp_path):
     assert "2 jobs, 0 finished, 2 to run" in output.stderr
     run_here(small_jobs([1])[1])
     assert cli("reproduce", "small", "--keep", "--no-run", "--seeds", 2).status == 0
-    results = storage.read_json("results/small.json")
+    results = results_file.read("results/small.json")
     assert [run for run in results["runs"] if run["seed"] == 0] == before
     assert [(run["label"], run["seed"]) for run in results["missing"]] == [("beta 0.1", 1)]
     # A record of other settings is not the same run.
     results["runs"][0]["run"] = "of-other-settings"
-    storage.write_json("results/small.json", results)
+    results_file.write("results/small.json", results)
     assert "1 runs are taken over" in cli("reproduce", "small", "--keep", "--dry-run").stderr
 
 
@@ -195,15 +192,15 @@ def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path
     for run in runs:
         run.path.rename(tmp_path / run.name)
     assert cli("reproduce", "larger", "--keep", "--no-run").status == 0
-    small, larger = (storage.read_json(f"results/{name}.json")["runs"] for name in ("small", "larger"))
-    assert [run["label"] for run in larger] == ["again: beta 0.1", "again: beta 1.0"]
+    small, larger = (results_file.read(f"results/{name}.json")["runs"] for name in ("small", "larger"))
+    assert [run["label"] for run in larger] == ["again, beta 0.1", "again, beta 1.0"]
     assert [run | {"label": ""} for run in larger] == [run | {"label": ""} for run in small]
     # Of the same run made twice, the later record is taken, whoever holds it.
     later, sooner = "2999-01-01T00:00:00+00:00", "1999-01-01T00:00:00+00:00"
     for when, kept in ((later, 1.0), (sooner, larger[0]["return"])):
         again = [{**run, "return": 1.0, "finished": when} for run in small]
-        storage.write_json("results/small.json", {**storage.read_json("results/small.json"), "runs": again})
-        assert reproduce.earlier("larger", Path("results"))[small[0]["run"]]["return"] == kept
+        results_file.write("results/small.json", {**results_file.read("results/small.json"), "runs": again})
+        assert earlier("larger", LARGER, Path("results"))[small[0]["run"]]["return"] == kept
     # A damaged file of another experiment stops nobody; the experiment's own is not overlooked.
     Path("results/small.json").write_text("{")
     output = cli("reproduce", "larger", "--keep", "--dry-run")
@@ -220,28 +217,28 @@ def test_a_part_of_an_experiment(cli):
     assert output.status == 0, output.stderr
     assert "1 job, 0 finished" in output.stderr
     assert "not asked for, and missing: 1" in output.stderr
-    found = storage.read_json("results/small.json")
+    found = results_file.read("results/small.json")
     assert [run["label"] for run in found["runs"]] == ["beta 1.0"]
     assert [(lost["label"], lost["reason"]) for lost in found["missing"]] == [("beta 0.1", "not asked for (--only)")]
     output = cli("reproduce", "small", "--only", "0.1", "beta 1.0", "--workers", 1)  # the first one is finished
     assert output.status == 0, output.stderr
     assert "2 jobs, 1 finished" in output.stderr
     assert "not asked for" not in output.stderr
-    assert len(storage.read_json("results/small.json")["runs"]) == 2
+    assert len(results_file.read("results/small.json")["runs"]) == 2
     # In a new clone, without the run folders: what is named is run, the rest stays as the results have it.
     shutil.rmtree("runs")
-    before = {run["label"]: run["finished"] for run in storage.read_json("results/small.json")["runs"]}
+    before = {run["label"]: run["finished"] for run in results_file.read("results/small.json")["runs"]}
     output = cli("reproduce", "small", "--only", "beta 1.0", "--workers", 1)
     assert "1 runs are taken over" in output.stderr
-    after = {run["label"]: run["finished"] for run in storage.read_json("results/small.json")["runs"]}
+    after = {run["label"]: run["finished"] for run in results_file.read("results/small.json")["runs"]}
     assert after["beta 0.1"] == before["beta 0.1"]
     assert after["beta 1.0"] > before["beta 1.0"]
     # Nothing is lost either where nothing is run, or only one seed.
     shutil.rmtree("runs")
     cli("reproduce", "small", "--only", "beta 1.0", "--no-run")
-    assert len(storage.read_json("results/small.json")["runs"]) == 2
+    assert len(results_file.read("results/small.json")["runs"]) == 2
     cli("reproduce", "small", "--only", "beta 1.0", "--seeds", "1,", "--workers", 1)
-    labels = sorted((run["label"], run["seed"]) for run in storage.read_json("results/small.json")["runs"])
+    labels = sorted((run["label"], run["seed"]) for run in results_file.read("results/small.json")["runs"])
     assert labels == [("beta 0.1", 0), ("beta 1.0", 0), ("beta 1.0", 1)]
     for words in (["beta 7"], [""], ["beta 0.1", "1.0,"]):
         output = cli("reproduce", "small", "--only", *words)
@@ -257,7 +254,7 @@ def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):
             if not task.done:
                 task.status, task.message = "failed", "out of luck"
 
-    monkeypatch.setattr("tacit.sweep.run_tasks", fail)
+    monkeypatch.setattr("tacit.reproduce.runner.run_tasks", fail)
     output = cli("reproduce", "small")
     assert output.status == 1
     assert "out of luck" in output.stderr
@@ -268,7 +265,7 @@ def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):
 def test_quick_has_results_of_its_own(cli, tmp_path):
     run_here(small_jobs([0], quick=True)[0])
     assert cli("reproduce", "small", "--quick").status == 0
-    assert storage.read_json("results/small-quick.json")["quick"] is True
+    assert results_file.read("results/small-quick.json")["quick"] is True
     assert not (tmp_path / "results" / "small.json").exists()
 
 
@@ -345,7 +342,7 @@ def finished_expert(task, value, count):
 
 
 def test_the_table_of_experts(cli, tmp_path):
-    robots = [job for job in table_experts.jobs([0, 1]) if job.label in ("Swimmer", "Pendulum")]
+    robots = [job for job in EXPERIMENTS["table-experts"].jobs([0, 1]) if job.label in ("Swimmer", "Pendulum")]
     for task, value, count in zip(prepare(robots, "runs"), (100, 10, 300, 14), (0, 1, 0, 2), strict=True):
         finished_expert(task, float(value), count)
     output = cli("reproduce", "table-experts", "--seeds", 2, "--no-run")
@@ -362,19 +359,21 @@ def test_the_table_of_experts(cli, tmp_path):
     assert "| 400 ± 200 |" in deterministic
     assert "| Ant | - |" in stochastic
     assert (tmp_path / "results" / "table-experts.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    curves = storage.read_json("results/table-experts.json")["runs"][0]["curves"]
-    assert len(curves["steps"]) == len(curves["return"]) == table_experts.POINTS
+    curves = results_file.read("results/table-experts.json")["runs"][0]["curves"]
+    assert len(curves["steps"]) == len(curves["return"]) == 100
     assert np.isnan(curves["return"][0])
     assert curves["steps"][-1] == 250
     assert curves["return"][-1] == pytest.approx(248.5)  # the mean of the last two
 
 
 def test_an_expert_is_trained_and_drawn(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_experts, "EARLIER", {"Pendulum": 56.8})
-    monkeypatch.setattr(table_experts, "QUICK", {**table_experts.QUICK, "total_steps": 2048, "epochs": 1})
+    usual = EXPERIMENTS["table-experts"]
+    quick = {**usual.quick, "total_steps": 2048, "epochs": 1}
+    small = replace(usual, groups={"Pendulum": usual.groups["Pendulum"]}, quick=quick)
+    monkeypatch.setitem(EXPERIMENTS, "table-experts", small)
     output = cli("reproduce", "table-experts", "--quick", "--seeds", "3,")
     assert output.status == 0, output.stderr
-    (run,) = storage.read_json("results/table-experts-quick.json")["runs"]
+    (run,) = results_file.read("results/table-experts-quick.json")["runs"]
     assert (run["label"], run["seed"], run["steps"]) == ("Pendulum", 3, 2048)
     assert 0 < run["stochastic"]["return"] <= 100
     assert run["stochastic"]["n"] == 4

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tacit.algorithms import ALGORITHMS
-from tacit.reproduce import EXPERIMENTS, find, highway_runs, traffic, traffic_beta, traffic_pretraining
+from tacit.reproduce import EXPERIMENTS, Experiment
+from tacit.reproduce.catalogue import BASELINES
+from tacit.reproduce.figures import driving as figure
+from tacit.reproduce.results import Results
+from tacit.reproduce.tables import driving as table
 
 NAMES = ("traffic", "traffic-beta", "traffic-pretraining")
+TASKS = ("Distance", "Velocity")
+
+
+def experiment(name: str) -> Experiment:
+    entry = EXPERIMENTS[name]
+    assert isinstance(entry, Experiment)
+    return entry
 
 
 def record(label: str, seed: int, goal: float, violations: float) -> dict[str, Any]:
@@ -33,23 +44,21 @@ def record(label: str, seed: int, goal: float, violations: float) -> dict[str, A
 
 @pytest.mark.parametrize("name", NAMES)
 def test_jobs_are_what_the_rows_say(name: str) -> None:
-    module = find(name)
-    assert name in EXPERIMENTS
-    wanted = module.jobs([0, 1], quick=False)
+    wanted = experiment(name).jobs([0, 1])
     assert len({(job.label, job.seed) for job in wanted}) == len(wanted)
-    rows = {job.label.partition(": ")[2] for job in wanted}
-    assert rows <= {highway_runs.EXPERT, *module.ROWS}
-    for task in highway_runs.TASKS:
-        assert {job.label.partition(": ")[2] for job in wanted if job.label.startswith(task)} == rows
-    for job in [*wanted, *module.jobs([0], quick=True)]:
+    for task in TASKS:
+        rows = {job.label.partition(": ")[2] for job in wanted if job.label.startswith(task)}
+        assert rows == set(experiment(name).rows)
+    for job in [*wanted, *experiment(name).jobs([0], quick=True)]:
         ALGORITHMS[job.algo].config(job.env, job.preset, job.settings)  # no setting that the algorithm lacks
 
 
-def test_known_baselines_join_with_the_same_engine() -> None:
-    wanted = {job.label.partition(": ")[2]: job for job in traffic.jobs([0]) if job.label.startswith("Velocity")}
-    assert {name for name in traffic.BASELINES if name in ALGORITHMS} == set(wanted) & set(traffic.BASELINES)
+def test_baselines_have_the_same_engine() -> None:
+    jobs = experiment("traffic").jobs([0])
+    wanted = {job.label.partition(": ")[2]: job for job in jobs if job.label.startswith("Velocity")}
+    assert set(BASELINES) <= set(wanted)
     reference = ALGORITHMS["mce"].config("tacit/HighwayVelocity-v0", "reference")
-    for name in set(wanted) & set(traffic.BASELINES):
+    for name in BASELINES:
         job = wanted[name]
         config = ALGORITHMS[job.algo].config(job.env, job.preset, job.settings)
         for setting in ("gamma", "total_steps", "n_envs", "bootstrap_steps", "forward_steps"):
@@ -58,20 +67,21 @@ def test_known_baselines_join_with_the_same_engine() -> None:
 
 
 def test_the_ablations_change_one_thing() -> None:
-    by_label = {job.label: job for job in traffic_beta.jobs([0])}
-    settings = [by_label[f"Distance: {row}"].settings for row in traffic_beta.ROWS]
-    assert [s["beta"] for s in settings] == list(traffic_beta.BETAS)
+    by_label = {job.label: job for job in experiment("traffic-beta").jobs([0])}
+    settings = [by_label[f"Distance: beta {beta:g}"].settings for beta in (1e-5, 1e-4, 1e-3, 1e-2)]
+    assert [s["beta"] for s in settings] == [1e-5, 1e-4, 1e-3, 1e-2]
     assert all({**s, "beta": 0} == {**settings[0], "beta": 0} for s in settings)
-    by_label = {job.label: job for job in traffic_pretraining.jobs([0])}
-    for task in highway_runs.TASKS:
-        epochs = [by_label[f"{task}: {row}"].settings["pretrain_epochs"] for row in traffic_pretraining.ROWS]
+    by_label = {job.label: job for job in experiment("traffic-pretraining").jobs([0])}
+    for task in TASKS:
+        epochs = [by_label[f"{task}: {row}"].settings["pretrain_epochs"] for row in ("with pre-training", "without")]
         assert epochs == [20, 0]
 
 
 def test_the_table_compares_with_the_expert_and_says_that_traffic_is_simulated() -> None:
-    runs = [record(f"{task}: expert", seed, 0.9, 0.02) for task in highway_runs.TASKS for seed in (0, 1)]
+    runs = [record(f"{task}: expert", seed, 0.9, 0.02) for task in TASKS for seed in (0, 1)]
     runs += [record("Distance: mce, reference", seed, 0.8 + 0.1 * seed, 0.03 + 0.02 * seed) for seed in (0, 1)]
-    text = traffic.table({"runs": runs, "missing": [{"label": "Velocity: mce, reference", "seed": 0}]})
+    lost = {"label": "Velocity: mce, reference", "seed": 0}
+    text = table(experiment("traffic"), cast(Results, {"runs": runs, "missing": [lost]}))
     assert "simulated" in text
     lines = [line for line in text.splitlines() if line.startswith("| mce, reference")]
     cells = [cell.strip() for cell in lines[0].strip("|").split("|")]
@@ -87,10 +97,9 @@ def test_the_table_compares_with_the_expert_and_says_that_traffic_is_simulated()
 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_draw_what_is_there(name: str) -> None:
-    module = find(name)
-    rows = [row for row in module.ROWS if row != highway_runs.EXPERT]
+    rows = [row for row in experiment(name).rows if row != "expert"]
     runs = [record(f"Distance: {rows[0]}", 0, 0.9, 0.02), record("Distance: expert", 0, 0.9, 0.02)]
     without_curves = record(f"Velocity: {rows[-1]}", 0, 0.9, 0.02) | {"curves": {}}
-    picture = module.figure({"runs": [*runs, without_curves], "missing": []})
+    picture = figure(experiment(name), cast(Results, {"runs": [*runs, without_curves], "missing": []}))
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 10_000

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit import launch, sweep
+from tacit import launch
 from tacit.errors import RunFailed
+from tacit.reproduce.results import records_in
 from tacit.run import Run, RunInUse, in_use, storage
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
+from tacit.sweep import runner as sweep_runner
 from tacit.sweep import time as sweep_time
 from tacit.sweep import worker as sweep_worker
 from tacit.sweep.file import read
@@ -222,7 +224,7 @@ def test_workers_end_with_the_sweep(tmp_path, how):
 
 
 def test_a_run_that_somebody_else_is_writing_is_waited_for(monkeypatch):
-    monkeypatch.setattr(sweep, "PATIENCE", 0.1)
+    monkeypatch.setattr(sweep_runner, "PATIENCE", 0.1)
     run, demos = launch.start_run("mce-exact", GRID, env_kwargs=SMALL, out="runs")
     said: list[str] = []
     with run:
@@ -290,9 +292,9 @@ def test_a_folder_that_cannot_be_locked_stops_nobody_else():
 def test_what_a_worker_says_is_its_own(tmp_path):
     log = tmp_path / "run.log"
     log.write_text("[worker 7] is in use\n14 kkt 0.0\n[worker 8] wrong settings\n")
-    assert sweep._last_words(7, 75, log, 0) == "is in use"
-    assert sweep._last_words(8, 2, log, 0) == "wrong settings"
-    assert sweep._last_words(9, 1, log, 0) == "[worker 8] wrong settings"
+    assert sweep_runner._last_words(7, 75, log, 0) == "is in use"
+    assert sweep_runner._last_words(8, 2, log, 0) == "wrong settings"
+    assert sweep_runner._last_words(9, 1, log, 0) == "[worker 8] wrong settings"
 
 
 def test_a_run_from_before_a_setting_existed_counts(tmp_path):
@@ -363,9 +365,9 @@ def test_any_sequence_of_answers(tmp_path_factory, answers, size, retries):
     tasks = [Task(Job("a", "e", seed=i), root / str(i)) for i in range(len(script))]
     crew = Scripted([list(few) for few in script], size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "_crew", lambda ray, workers: crew)
-        patch.setattr(sweep, "POLL", 0.0)
-        patch.setattr(sweep, "PATIENCE", 0.0)
+        patch.setattr(sweep_runner, "_crew", lambda ray, workers: crew)
+        patch.setattr(sweep_runner, "POLL", 0.0)
+        patch.setattr(sweep_runner, "PATIENCE", 0.0)
         run_tasks(tasks, retries=retries, report=lambda line: None)
     assert crew.most <= size
     for task, few in zip(tasks, script, strict=True):
@@ -378,7 +380,7 @@ def test_any_sequence_of_answers(tmp_path_factory, answers, size, retries):
 def test_a_folder_that_the_workers_do_not_share(monkeypatch, tmp_path):
     crew = Scripted([[DONE]], 1)
     crew.start = lambda task: (0, DONE)
-    monkeypatch.setattr(sweep, "_crew", lambda ray, workers: crew)
+    monkeypatch.setattr(sweep_runner, "_crew", lambda ray, workers: crew)
     (task,) = run_jobs([grid_job()], tmp_path / "runs", report=lambda line: None)
     assert task.status == "failed"
     assert "is it shared?" in task.message
@@ -406,7 +408,7 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
     (tmp_path / "results" / "broken.json").write_text("{")
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "DONE").touch()
-    known = sweep_time.pace("runs", "results")
+    known = sweep_time.pace("runs", records_in("results"))
     assert known == Pace([Rate("mce-exact", GRID, 1, 40.0, here=True), Rate("x", "y", 100, 0.5, here=False)])
     assert (known.seconds("mce-exact", GRID, None), known.seconds("x", "y", 200), known.seconds("x", "z", 1)) == (
         40.0,
@@ -414,7 +416,7 @@ def test_pace_is_taken_from_runs_and_results(tmp_path):
         None,
     )
     run.write("provenance.json", record | {"finished": "2026-01-01T00:00:40+00:00", "resumed": [{"step": 1}]})
-    assert sweep_time.pace("runs", "results").seconds("mce-exact", GRID, None) is None
+    assert sweep_time.pace("runs", records_in("results")).seconds("mce-exact", GRID, None) is None
 
 
 def test_what_a_run_takes_here():

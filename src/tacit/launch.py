@@ -15,13 +15,16 @@ import dataclasses
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
 from tacit.envs.options import check_env, exact_model, has_expert, listed, other_options, resolve_env
+from tacit.envs.sharing import shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, run_name
@@ -34,6 +37,18 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_loaded: ContextVar[dict[str, Demonstrations] | None] = ContextVar("demonstrations that are shared", default=None)
+
+
+@contextmanager
+def planning() -> Iterator[None]:
+    """Within this block `resolve` makes no environment and loads no file of demonstrations twice."""
+    token = _loaded.set({} if _loaded.get() is None else _loaded.get())
+    try:
+        with shared():
+            yield
+    finally:
+        _loaded.reset(token)
 
 
 def to_stderr(text: str) -> None:
@@ -239,7 +254,7 @@ def prepare(
     if demos is None:
         env_kwargs = resolve_env(env, given)
         return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
-    data, path = (demonstrations.load(demos), demos) if isinstance(demos, str) else (demos, None)
+    data, path = (_load(demos), demos) if isinstance(demos, str) else (demos, None)
     demos = _called(demos)
     check_env(env, given)  # a name that does not exist is no fault of the demonstrations
     made_in, made_with = data.card.get("env"), data.card.get("env_kwargs") or {}
@@ -268,6 +283,18 @@ def prepare(
         finally:
             made.close()
     return env_kwargs, data, path
+
+
+def _load(file: str) -> Demonstrations:
+    """Demonstrations from a file, once within `planning`."""
+    from tacit import demos as demonstrations
+
+    loaded = _loaded.get()
+    if loaded is None:
+        return demonstrations.load(file)
+    if file not in loaded:
+        loaded[file] = demonstrations.load(file)
+    return loaded[file]
 
 
 def _called(demos: str | Demonstrations) -> str:

@@ -2,11 +2,13 @@
 
   tacit reproduce NAME [--seeds N] [--workers N] [--out results]
 
-Writes NAME.json (every repetition, with command, versions and commit), NAME.md (the table) and NAME.png (the figure).
-`tacit reproduce --list` says what there is, and what the results hold.
+Writes NAME.json (every repetition, with command, versions and commit), NAME.curves.json.xz (learning curves), NAME.md
+(the table) and NAME.png (the figure). `tacit reproduce --list` lists the experiments and what the results hold.
 
-An experiment that is made of runs says first how long they will take, runs those that are not finished (see
+An experiment that is made of runs first says how long they will take. It runs those that are not finished (see
 `tacit sweep`), draws what is there and lists what is missing. The same command again goes on where it stopped.
+
+NAME may be a file of your own: my_experiment.toml, or my_experiment.py that defines EXPERIMENT.
 
 Examples:
   tacit reproduce exact-stochasticity
@@ -14,10 +16,11 @@ Examples:
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
-  tacit reproduce table-experts --keep               what the JSON has is not run again, even if its run is elsewhere
-  tacit reproduce table-experts --only Swimmer Ant   run only what is about these, draw what else is there
-  tacit reproduce table-experts --redraw             table and figure anew, from the JSON
+  tacit reproduce table-experts --keep               do not run again what the JSON has, even if its run is elsewhere
+  tacit reproduce table-experts --only Swimmer Ant   run only these, draw what else is there
+  tacit reproduce table-experts --redraw             table and figure again, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
+  tacit reproduce my_experiment.toml --dry-run
 """
 
 from __future__ import annotations
@@ -25,20 +28,32 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from tacit.commands import call, check_folder, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
-from tacit.run import storage
-
-if TYPE_CHECKING:
-    from tacit.reproduce import Kept
-    from tacit.sweep import Task
+from tacit.reproduce import EXPERIMENTS, Experiment, Measured, find
+from tacit.reproduce import results as results_file
+from tacit.reproduce.results import READABLE, SCHEMA
+from tacit.reproduce.runner import (
+    NOT_ASKED_FOR,
+    Options,
+    Runner,
+    earlier,
+    message_of,
+    report_missing,
+    seeds_of,
+    summary_of,
+)
+from tacit.reproduce.runner import redraw as redraw_results
+from tacit.run import provenance, storage
+from tacit.run.progress import live
+from tacit.sweep.time import estimate, in_words, pace
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]
 Seeds = Annotated[str | None, tyro.conf.arg(metavar="N|LIST")]
@@ -46,7 +61,6 @@ Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
 Words = Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 SETS = 20
-NOT_ASKED_FOR = "not asked for (--only)"
 
 
 def main(args: list[str]) -> Any:
@@ -72,33 +86,30 @@ def main(args: list[str]) -> Any:
         """Reproduce.
 
         Args:
-            name: Experiment.
+            name: Experiment, or a .toml or .py file of your own.
             seeds: How many seeds (3), or which (0,1,2).
-            sets: Independent repetitions of an experiment that is not made of runs; 20 when not given.
-            quick: Only try it out; the results are called NAME-quick.
-            workers: Runs at once; as many as there are processors when not given.
+            sets: Independent repetitions of an experiment that is not made of runs. 20 unless given.
+            quick: Only try it out. The results are called NAME-quick.
+            workers: Runs at once. As many as there are processors unless given.
             ray: Run on a Ray cluster, as with `tacit sweep`.
-            runs: Folder for run folders; finished ones are not run again.
+            runs: Folder for run folders. Finished runs are not run again.
             out: Folder for the results.
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
-            keep: Take over what the results in OUT hold of runs that are not in RUNS, instead of running them again.
+            keep: Take over the records in OUT of runs that are not in RUNS, instead of running them again.
             only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or what has the text in its label.
             redraw: Only draw table and figure again, from the JSON.
-            list: List the experiments, and what the results hold.
+            list: List the experiments, or the one that is named, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
         """
-        from tacit import reproduce as experiments
-        from tacit.run import provenance
-
-        if list:
-            return _list(Path(out), json)
-        if name is None:
-            raise UserError("name an experiment; `tacit reproduce --list` says what there is")
-        module = experiments.find(name)
+        if name is None and not list:
+            raise UserError("name an experiment; `tacit reproduce --list` lists them")
+        chosen = None if name is None else find(name)
+        if chosen is None or list:
+            return _list(Path(out), EXPERIMENTS if chosen is None else dict([chosen]), json)
+        name, experiment = chosen
         base = Path(out) / (f"{name}-quick" if quick else name)
         record = provenance(shlex.join(["tacit", "reproduce", *args]))
-        results: Any
         if not dry_run:
             check_folder("--out", Path(out))
         running = {
@@ -108,45 +119,52 @@ def main(args: list[str]) -> Any:
             "--ray": ray is not None,
             "--workers": workers is not None,
         }
+        numbers: Mapping[str, Any] | None
         if redraw:
             others = {"--dry-run": dry_run, "--seeds": seeds is not None, "--sets": sets is not None}
             _refuse({**running, **others}, "--redraw draws what the JSON holds and runs nothing")
-            results = storage.read_json(f"{base}.json")
-        elif hasattr(module, "jobs"):
+            return _finish(name, experiment, base, json, ran=False)
+        if isinstance(experiment, Measured):
+            _refuse(running, f"{name} is not made of runs, it is measured in one go")
+            numbers = _measured(experiment, name, _sets(sets, seeds, quick), base, dry_run, json)
+        else:
             if sets is not None:
                 raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
             if quick:
                 _refuse({"--keep": keep}, "--quick runs are for trying out, and none are kept")
             # What --only does not name is left as the results have it.
-            kept = experiments.earlier(name, Path(out)) if keep or (only and not quick) else {}
-            numbers = _from_runs(module, seeds, quick, runs, out, workers, ray, dry_run, no_run, json, kept, only, keep)
-            results = numbers and {"schema": experiments.SCHEMA, "provenance": record, "quick": quick, **numbers}
-        else:
-            _refuse(running, f"{name} is not made of runs, it is measured in one go")
-            numbers = _measured(module, name, _sets(sets, seeds, quick), base, dry_run, json)
-            results = numbers and {"schema": experiments.SCHEMA, "provenance": record, **numbers}
-        if results is None:
+            kept = earlier(name, experiment, Path(out)) if keep or (only and not quick) else {}
+            options = Options(seeds_of(seeds, experiment.seeds), runs, quick, workers, ray, no_run, keep, only)
+            numbers = _from_runs(Runner(experiment, options, kept), out, dry_run, json)
+            numbers = numbers and {"quick": quick, **numbers}
+        if numbers is None:
             return
-        if not redraw:
-            _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
-            storage.write_json(f"{base}.json", results)  # before drawing, which is easy to repeat
-        text, picture = experiments.redraw(module, results, f"{base}.json")
-        storage.atomic_write_text(f"{base}.md", text)
-        storage.atomic_write_bytes(f"{base}.png", picture)
-        missing = results.get("missing") or []
-        files = [f"{base}.{kind}" for kind in ("json", "md", "png")]
-        if json:
-            print_json({"name": name, "files": files, "runs": len(results.get("runs", [])), "missing": missing})
-        else:
-            print("  ".join(files))
-        failed = [lost for lost in missing if lost["reason"] != NOT_ASKED_FOR]
-        _say_missing(failed)
-        if len(missing) > len(failed):
-            to_stderr(f"not asked for, and missing: {len(missing) - len(failed)}")
-        if failed and not (no_run or redraw):
-            raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
+        results = {"schema": SCHEMA, "provenance": record, **numbers}
+        _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
+        results_file.write(f"{base}.json", results)  # before drawing, which is easy to repeat
+        _finish(name, experiment, base, json, ran=not no_run)
 
     return call(reproduce, "reproduce", __doc__, args)
+
+
+def _finish(name: str, experiment: Experiment | Measured, base: Path, json: bool, ran: bool) -> None:
+    """Draw the results that are on disk, and say what is missing; RunFailed if it should have been `ran`."""
+    results = results_file.read(f"{base}.json")
+    text, picture = redraw_results(experiment, results, f"{base}.json")
+    storage.atomic_write_text(f"{base}.md", text)
+    storage.atomic_write_bytes(f"{base}.png", picture)
+    missing = results.get("missing") or []
+    files = [f"{base}.{kind}" for kind in ("json", "md", "png")]
+    if json:
+        print_json({"name": name, "files": files, "runs": len(results.get("runs", [])), "missing": missing})
+    else:
+        print("  ".join(files))
+    failed = [run for run in missing if run["reason"] != NOT_ASKED_FOR]
+    report_missing(failed)
+    if len(missing) > len(failed):
+        to_stderr(f"not asked for, and missing: {len(missing) - len(failed)}")
+    if failed and ran:
+        raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
 
 
 def _refuse(options: Mapping[str, bool], why: str) -> None:
@@ -156,121 +174,54 @@ def _refuse(options: Mapping[str, bool], why: str) -> None:
         raise UserError(f"{why}: leave out {given}")
 
 
-def _say_missing(missing: Sequence[Mapping[str, Any]]) -> None:
-    for lost in missing:
-        to_stderr(f"missing: {lost['label']}, seed {lost['seed']}: {lost['reason']}")
-
-
-def _once(tasks: Sequence[Task]) -> list[Task]:
-    """Without those that are the same run; what has no name yet is itself."""
-    from tacit.reproduce import can_run
-
-    return list({(task.path if can_run(task) else id(task)): task for task in tasks}.values())
-
-
 def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
     """Keep an earlier file that has what the new results lack: other runs, or another version's."""
     if not file.exists():
         return
     try:
-        earlier = storage.read_json(file)
-        lost = len(_names(earlier) - _names(results))
+        before = results_file.read(file, curves=False)
+        lost = len(_names(before) - _names(results))
         why = f"has {lost} run{'s' if lost > 1 else ''} that the new one lacks" if lost else ""
-        if (earlier.get("sets") or 0) > (results.get("sets") or 0):
-            why, advice = f"has {earlier['sets']} sets, the new one {results.get('sets')}", ""
-        if earlier.get("schema", results["schema"]) != results["schema"]:
-            why = f"is of another version (schema {earlier['schema']})"
+        if (before.get("sets") or 0) > (results.get("sets") or 0):
+            why, advice = f"has {before['sets']} sets, the new one {results.get('sets')}", ""
+        if before.get("schema", SCHEMA) not in READABLE:
+            why = f"is of another version (schema {before['schema']})"
     except (UserError, AttributeError, KeyError, TypeError):
         why, advice = "cannot be read", ""
     if why:
         names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
-        kept = next(name for name in names if not name.exists())
-        os.replace(file, kept)
-        to_stderr(f"the earlier {file} {why}: it is now {kept}{advice}")
+        backup = next(name for name in names if not name.exists())
+        os.replace(file, backup)
+        if results_file.curves_file(file).exists():
+            os.replace(results_file.curves_file(file), results_file.curves_file(backup))
+        to_stderr(f"the earlier {file} {why}: it is now {backup}{advice}")
 
 
 def _names(results: Mapping[str, Any]) -> set[tuple[Any, ...]]:
     return {(run["label"], run["seed"], run.get("run")) for run in results.get("runs", [])}
 
 
-def _from_runs(
-    module: Any,
-    seeds: str | None,
-    quick: bool,
-    runs: str,
-    out: str,
-    workers: int | None,
-    ray: str | None,
-    dry_run: bool,
-    no_run: bool,
-    json: bool,
-    kept: Kept,
-    only: Sequence[str],
-    keep: bool,
-) -> dict[str, Any] | None:
-    """The numbers of all finished runs, after running those that are not; None when that was not asked for."""
-    from tacit import reproduce as experiments
-    from tacit.machine import usable_cpus
-    from tacit.sweep import run_tasks
-    from tacit.sweep.ray import knock
-    from tacit.sweep.time import estimate, forecast, pace
-
-    if ray is not None:
-        knock(ray)
-    chosen = experiments.seeds_of(seeds, module.SEEDS)
-
-    spared = kept if keep else {}
-    before, tasks = experiments.plan(module, chosen, quick, runs, False, spared, only)
-    labels = experiments.chosen_labels([task.job for task in tasks], only)
-    # Once: what is run for others may change the names of what follows.
-    left_alone = [task for task in tasks if keep or no_run or task.job.label not in labels]
-    taken = experiments.taken_over(left_alone, kept)
-
-    def to_do(tasks: Sequence[Task]) -> list[Task]:
-        return [task for task in tasks if (task.job.label, task.job.seed) not in taken and task.job.label in labels]
-
-    crew = workers or (usable_cpus() if ray is None else None)
-    known = pace(runs, out)
-    wanted = _once([*before, *to_do(tasks)])
-    if taken:
-        to_stderr(f"{len(taken)} runs are taken over from earlier results")
-    to_stderr(forecast(wanted, crew, known))
+def _from_runs(runner: Runner, out: str, dry_run: bool, json: bool) -> Mapping[str, Any] | None:
+    """The numbers of all finished runs, after running those that are not; None for a dry run."""
+    rates = pace(runner.options.runs, results_file.records_in(out))
+    if runner.taken:
+        to_stderr(f"{len(runner.taken)} runs are taken over from earlier results")
+    to_stderr(runner.forecast(rates))
     if dry_run:
         if json:
-            print_json(estimate(wanted, crew, known))
+            print_json(estimate(runner.wanted, runner.options.crew, rates))
         return None
-    if not no_run:
-        try:
-            if before:
-                run_tasks(before, workers=workers, ray=ray)
-                tasks = experiments.plan(module, chosen, quick, runs, True, spared)[1]
-            tried = {task.path: task.message for task in before}  # who failed there is not tried again
-            for task in tasks:
-                task.message = tried.get(task.path, task.message)
-            new = [task for task in to_do(tasks) if experiments.can_run(task) and task.path not in tried]
-            run_tasks(new, workers=workers, ray=ray)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from here") from None
-    for task in tasks:
-        if not task.done and task.job.label not in labels:
-            task.message = NOT_ASKED_FOR
-    found = experiments.gather(module, tasks, taken)
-    if only:  # other seeds stay as well
-        there = {(task.job.label, task.job.seed) for task in tasks}
-        found["runs"] += [run for key, run in kept.items() if isinstance(key, tuple) and key not in there]
-    if not found["runs"]:
-        _say_missing(found["missing"])
-        raise RunFailed(f"none of the {len(tasks)} runs is finished in {runs}: there is nothing to draw")
-    return found
+    if not runner.options.no_run:
+        runner.run()
+    return runner.results()
 
 
-def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool, json: bool) -> dict[str, Any] | None:
-    """The numbers of an experiment that needs nothing but this process."""
-    from tacit.run.progress import live
-    from tacit.sweep.time import in_words
-
+def _measured(
+    experiment: Measured, name: str, sets: int, base: Path, dry_run: bool, json: bool
+) -> Mapping[str, Any] | None:
+    """The numbers of an experiment that needs nothing but this process; None for a dry run."""
     try:
-        seconds = float(module.seconds(storage.read_json(f"{base}.json")) * sets)
+        seconds = float(experiment.seconds(results_file.read(f"{base}.json")) * sets)
         time = f"about {in_words(seconds)}"
     except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
         seconds, time = None, "an unknown time (no earlier results to judge by)"
@@ -280,12 +231,10 @@ def _measured(module: Any, name: str, sets: int, base: Path, dry_run: bool, json
             print_json({"sets": sets, "seconds": seconds})
         return None
     with live(name) as update:
-        return dict(module.measure(sets, update))
+        return experiment.measure(sets, update)
 
 
 def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
-    from tacit.reproduce import seeds_of
-
     if sets is None:
         numbers = seeds_of(seeds, range(2 if quick else SETS))
         if numbers != [*range(len(numbers))]:
@@ -296,18 +245,16 @@ def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
     return sets
 
 
-def _list(out: Path, json: bool) -> None:
-    from tacit.reproduce import EXPERIMENTS, in_words, said
-
+def _list(out: Path, experiments: Mapping[str, Experiment | Measured], json: bool) -> None:
     rows = []
-    for name, text in EXPERIMENTS.items():
+    for name, experiment in experiments.items():
         file = out / f"{name}.json"
         try:
-            found = in_words(storage.read_json(file)) if file.exists() else "not there"
+            text = summary_of(results_file.read(file, curves=False)) if file.exists() else "not there"
         except (UserError, KeyError, TypeError) as error:
-            found = f"damaged or of another version: {said(error)}"
-        rows.append({"name": name, "summary": text, "file": str(file), "results": found})
+            text = f"damaged or of another version: {message_of(error)}"
+        rows.append({"name": name, "summary": experiment.summary, "file": str(file), "results": text})
         if not json:
-            print(f"{name:24} {text}\n{'':24} {file}: {found}")
+            print(f"{name:24} {experiment.summary}\n{'':24} {file}: {text}")
     if json:
         print_json(rows)

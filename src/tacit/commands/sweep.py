@@ -34,7 +34,15 @@ import tyro
 
 from tacit.commands import FilePath, call, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
-from tacit.run import storage
+from tacit.launch import to_stderr
+from tacit.machine import usable_cpus
+from tacit.metrics import lookup
+from tacit.reproduce.results import records_in
+from tacit.run import provenance, storage
+from tacit.sweep import Task, prepare, run_tasks
+from tacit.sweep import file as sweep_file
+from tacit.sweep import ray as sweep_ray
+from tacit.sweep import time as sweep_time
 
 Address = Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")]
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
@@ -58,20 +66,12 @@ def main(args: list[str]) -> Any:
         Args:
             file: Sweep file.
             out: Folder for run folders.
-            workers: Runs at once; as many as there are processors when not given.
-            retries: How often a run is begun again whose worker died.
+            workers: Runs at once. As many as there are processors unless given.
+            retries: How often a run is started again when its worker died.
             ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
             dry_run: Only list the jobs, and say how long they will take.
             json: Print JSON.
         """
-        from tacit.launch import to_stderr
-        from tacit.machine import usable_cpus
-        from tacit.run import provenance
-        from tacit.sweep import file as sweep_file
-        from tacit.sweep import prepare, run_tasks
-        from tacit.sweep import ray as sweep_ray
-        from tacit.sweep import time as sweep_time
-
         target = Path(out) / f"{Path(file).stem}.json"
         if target.exists() and target.samefile(file):
             raise UserError(f"{file} would be overwritten by the results: give another --out")
@@ -82,10 +82,10 @@ def main(args: list[str]) -> Any:
             tasks = prepare(jobs, out)
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
-        known = sweep_time.pace(out)
-        plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), known)
+        rates = sweep_time.pace(out, records_in("results"))
+        plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), rates)
         if dry_run:
-            return _list(tasks, known, plan, json)
+            return _list(tasks, rates, plan, json)
         to_stderr(plan)
         record = provenance(shlex.join(["tacit", "sweep", *args]))
         try:
@@ -111,11 +111,9 @@ def main(args: list[str]) -> Any:
     return call(sweep, "sweep", __doc__, args)
 
 
-def _list(tasks: list[Any], known: Any, plan: str, json: bool) -> None:
-    from tacit.sweep import time as sweep_time
-
+def _list(tasks: list[Task], rates: sweep_time.Pace, plan: str, json: bool) -> None:
     states = ["finished" if t.done else "begun" if (t.path / "config.json").exists() else "new" for t in tasks]
-    times = [0.0 if task.done else sweep_time.expected(task, known) for task in tasks]
+    times = [0.0 if task.done else sweep_time.expected(task, rates) for task in tasks]
     if json:
         rows = [
             {**_job(task), "state": state, "seconds": seconds}
@@ -124,18 +122,18 @@ def _list(tasks: list[Any], known: Any, plan: str, json: bool) -> None:
         return print_json({"plan": plan, "jobs": rows})
     table = new_table("job", "seed", "state", "time", "run")
     for task, state, seconds in zip(tasks, states, times, strict=True):
-        shown = "unknown" if seconds is None else sweep_time.in_words(seconds)
-        table.add_row(task.job.label, str(task.job.seed), state, shown, task.path.name)
+        time = "unknown" if seconds is None else sweep_time.in_words(seconds)
+        table.add_row(task.job.label, str(task.job.seed), state, time, task.path.name)
     print_table(table)
     print(plan)
 
 
-def _job(task: Any) -> dict[str, Any]:
+def _job(task: Task) -> dict[str, Any]:
     return {**dataclasses.asdict(task.job), "run": task.path.name}
 
 
-def _row(task: Any) -> dict[str, Any]:
-    """What is known of a job afterwards; a finished run's own words where it has some."""
+def _row(task: Task) -> dict[str, Any]:
+    """A job afterwards, with the summary of a finished run."""
     row = {**_job(task), "status": task.status, "message": task.message, "attempts": task.attempts}
     if task.status == "done":
         try:
@@ -145,9 +143,8 @@ def _row(task: Any) -> dict[str, Any]:
     return row
 
 
-def _show(tasks: list[Any], rows: list[dict[str, Any]]) -> None:
-    from tacit.commands.summary import cell
-    from tacit.metrics import lookup
+def _show(tasks: list[Task], rows: list[dict[str, Any]]) -> None:
+    from tacit.commands.summary import cell  # brings the report
 
     agents = [_main_agent(row.get("summary", {})) for row in rows]
     keys = [key for key in COLUMNS if any(key in agent for agent in agents)]

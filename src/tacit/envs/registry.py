@@ -29,6 +29,7 @@ from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from tacit.envs.families import Options, load_plugins
+from tacit.envs.sharing import once
 from tacit.errors import UserError
 
 NO_OPTIONS = frozenset(
@@ -213,6 +214,7 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
         return flat(env) if flattened else env
 
 
+@once
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
     """N copies that reset within the same step, with flat observations.
 

@@ -1,4 +1,4 @@
-"""How the exact method fares as the gridworld's dynamics slip: stochasticity 0 to 0.5, many demonstration sets each.
+"""The exact method as the gridworld's dynamics slip: stochasticity 0 to 0.5, several demonstration sets each.
 
 The layout is `paper`, the expert is soft-optimal at beta 0.1 with weight 30 on the constraint, each set has 50
 demonstrations. All agents are evaluated exactly in the true environment. (The defaults of the likelihood's L1 weight
@@ -8,11 +8,24 @@ and of the plug-in's pseudo-count were chosen on this layout, with other seeds; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from tacit.demos import expert_demonstrations, expert_policy
+from tacit.envs.gridworld import make_spec
+from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
+from tacit.forward.soft_policy_iteration import plan
+from tacit.inverse.dual_newton import kkt_residual
+from tacit.inverse.exact_objectives import Geometry, MomentsDual
+from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
+from tacit.inverse.trajectories import discounted_counts
+from tacit.plots import new_figure, render, style
+from tacit.reproduce.markdown import line
+from tacit.stats import Interval, bootstrap_interval
+from tacit.tabular import feature_matrix, solve
 
 SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 LAYOUT, DEMONSTRATIONS, BETA = "paper", 50, 0.1
@@ -35,10 +48,6 @@ COLUMNS = {
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """{"expert"/"unconstrained": one record a slip, "methods": {name: records}}; one record a slip and set."""
-    from tacit.demos import expert_demonstrations, expert_policy
-    from tacit.envs.gridworld import make_spec
-    from tacit.evaluate import evaluate_exact
-    from tacit.forward.soft_policy_iteration import plan
 
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "methods": {name: [] for name in METHODS}}
     for slip in SLIPS:
@@ -67,29 +76,28 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
     }
 
 
-def seconds(results: dict[str, Any]) -> float:
+def seconds(results: Mapping[str, Any]) -> float:
     """Solving, of one set at all slips by all methods."""
     taken = sum(record["seconds"] for records in results["methods"].values() for record in records)
     return float(taken / results["sets"])
 
 
 def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[str, float]) -> dict[str, Any]:
-    from tacit.evaluate import cost_quality, reachable_states
 
     started = time.perf_counter()
     solution, note = _solve(name, mdp, demos)
     seconds = time.perf_counter() - started
     if solution.status == "infeasible":
         return {"status": "infeasible", "seconds": seconds}
-    found = judge(solution.policy)
+    numbers = judge(solution.policy)
     quality = cost_quality(
         (solution.policy * solution.cost).sum(axis=-1), spec.constrained, reachable=reachable_states(mdp)
     )
     return {
         "status": solution.status,
         **note,
-        **found,
-        "excess_violation_occupancy": found["violation_occupancy"] - expert["violation_occupancy"],
+        **numbers,
+        "excess_violation_occupancy": numbers["violation_occupancy"] - expert["violation_occupancy"],
         "auroc": quality.auroc,
         "best_iou": quality.best_iou,
         "kkt": solution.certificate.kkt,
@@ -100,8 +108,6 @@ def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[st
 
 def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
     """(what was learned, what else to keep)."""
-    from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
-    from tacit.tabular import feature_matrix, solve
 
     def run(budget: Any = 0.0, **options: Any) -> Any:
         return solve(mdp, "state", demonstrations=demos, beta=BETA, budget=budget, **options)
@@ -127,10 +133,6 @@ def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
 
 def _early_stopped(mdp: Any, demos: Any, step: float, steps: int) -> SimpleNamespace:
     """The paper's update for so many steps, whether or not there is a solution (`solve` would refuse, with a proof)."""
-    from tacit.inverse.dual_newton import kkt_residual
-    from tacit.inverse.exact_objectives import Geometry, MomentsDual
-    from tacit.inverse.trajectories import discounted_counts
-    from tacit.tabular import feature_matrix
 
     features = feature_matrix(mdp, "state")
     problem = MomentsDual(Geometry(mdp, features), features.T @ discounted_counts(mdp, demos).ravel())
@@ -150,21 +152,20 @@ def _early_stopped(mdp: Any, demos: Any, step: float, steps: int) -> SimpleNames
 # From the numbers
 
 
-def _values(results: dict[str, Any], name: str, slip: float, column: str) -> np.ndarray:
+def _values(results: Mapping[str, Any], name: str, slip: float, column: str) -> np.ndarray:
     records = results["methods"][name] if name in results["methods"] else results[name]
     return np.array([r.get(column, np.nan) for r in records if r["slip"] == slip], dtype=float)
 
 
-def _interval(values: np.ndarray) -> Any:
+def _interval(values: np.ndarray) -> Interval:
     """Mean with a 95 % bootstrap interval over demonstration sets, which stays within the range of the values."""
-    from tacit.stats import bootstrap_interval
 
-    known = values[np.isfinite(values)]
-    return bootstrap_interval(known[:, None], np.mean, rng=np.random.default_rng(0), resamples=10_000)
+    finite = values[np.isfinite(values)]
+    return bootstrap_interval(finite[:, None], np.mean, rng=np.random.default_rng(0), resamples=10_000)
 
 
-def table(results: dict[str, Any]) -> str:
-    """One table a column: rows are agents, columns are slips; mean and 95 % interval over demonstration sets.
+def table(results: Mapping[str, Any]) -> str:
+    """One table per column: rows are agents, columns are slips; mean and 95 % interval over demonstration sets.
 
     Where some sets have no solution, the number of those that have one stands behind.
     """
@@ -183,20 +184,19 @@ def table(results: dict[str, Any]) -> str:
                 elif len(values) == 1 or name not in results["methods"]:
                     cells.append(f"{values.mean():.3f}")
                 else:
-                    found = _interval(values)
+                    mean = _interval(values)
                     few = f" n={len(values)}" if len(values) < results["sets"] else ""
-                    cells.append(f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]{few}")
+                    cells.append(f"{mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}]{few}")
             if any(cell != "-" for cell in cells):
-                lines.append(f"| {name} | " + " | ".join(cells) + " |")
+                lines.append(line([name, *cells]))
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 
-def figure(results: dict[str, Any]) -> bytes:
+def figure(results: Mapping[str, Any]) -> bytes:
     """Return, violating steps, excess violations and AUROC against slip."""
-    from tacit.plots import new_figure, render, style
 
-    shown = ("moments", "gradient", "plugin", "likelihood")
+    methods = ("moments", "gradient", "plugin", "likelihood")
     slips = sorted({record["slip"] for record in results["expert"]})
     panels = {
         "return": "return",
@@ -211,10 +211,10 @@ def figure(results: dict[str, Any]) -> bytes:
                 values = [_values(results, name, slip, column) for slip in slips]
                 if all(np.isfinite(v).all() for v in values):
                     axes.plot(slips, [v.mean() for v in values], look, label=name, linewidth=1.2)
-            for i, name in enumerate(shown):
-                found = [_interval(_values(results, name, slip, column)) for slip in slips]
-                middle = np.array([f.value for f in found])
-                ends = np.array([[f.value - f.low, f.high - f.value] for f in found]).T
+            for i, name in enumerate(methods):
+                means = [_interval(_values(results, name, slip, column)) for slip in slips]
+                middle = np.array([mean.value for mean in means])
+                ends = np.array([[mean.value - mean.low, mean.high - mean.value] for mean in means]).T
                 at = np.array(slips) + 0.006 * (i - 1.5)
                 axes.errorbar(at, middle, yerr=ends, marker="o", markersize=4, capsize=2, label=name, linewidth=1.4)
             if column == "excess_violation_occupancy":

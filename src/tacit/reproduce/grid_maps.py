@@ -1,89 +1,73 @@
 """Maps of the gridworld: what was demonstrated, the recovered cost, and where the learned policy goes.
 
-A row a method, for no and for much stochasticity. The runs are those of `grid-stochasticity`. (`grid` has the
-experiment.)
+A row per method, for no and for much stochasticity. The runs are those of `grid-stochasticity`.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Literal
 
 import numpy as np
 
-from tacit.reproduce import grid_runs
-from tacit.reproduce.compare import groups_in, rows_in, runs_of
-from tacit.reproduce.grid_runs import DEEP, EXACT, GROUPS
+from tacit.evaluate import evaluate_exact
+from tacit.plots.grids import Panel, grid_figure
+from tacit.reproduce import records
+from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.records import groups_in, rows_in, runs_of
+from tacit.reproduce.results import Record, Results
+from tacit.run import Run
+from tacit.sweep import Job
 
-if TYPE_CHECKING:
-    from tacit.run import Run
-    from tacit.sweep import Job
-
-SLIPS = (0.0, 0.3)
-ROWS = {**DEEP, "mce-exact": EXACT["mce-exact"]}
-
-
-def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
-    """One run a seed, slip and method."""
-    return grid_runs.jobs(ROWS, seeds, quick, SLIPS)
+WORDS = {"demonstrated": "visits a demonstration", "cost": "cost", "visits": "visits an episode"}
 
 
-def collect(job: Job, run: Run) -> dict[str, Any]:
+def collect(job: Job, run: Run) -> Record:
     """The numbers of the run, and three maps of cells (S,)."""
-    from tacit.envs.options import exact_model
-    from tacit.evaluate import evaluate_exact
-
-    spec = exact_model(run.config["env"], run.config["env_kwargs"])
-    assert spec is not None
-    policy = grid_runs.policy_table(run, spec)
+    spec = records.spec_of(run)
+    policy = records.policy_table(run, spec)
     visits = evaluate_exact(spec.model(), policy, spec.constrained, step_limit=spec.horizon).visits
     demos = run.demonstrations()
-    shown = np.bincount(spec.states_of(demos.observations), minlength=spec.n_states) / len(demos)
-    cost = grid_runs.cost_table(run, spec, policy)
-    maps = {"demonstrated": shown, "cost": cost, "visits": visits}
-    return grid_runs.collect(job, run) | {
+    demonstrated = np.bincount(spec.states_of(demos.observations), minlength=spec.n_states) / len(demos)
+    cost = records.cost_table(run, spec, policy)
+    maps = {"demonstrated": demonstrated, "cost": cost, "visits": visits}
+    return {
+        **records.collect_grid(job, run),
         "layout": list(spec.rows),
         "cells": spec.cells.tolist(),
         "constrained": spec.constrained.tolist(),
-        "maps": {name: None if each is None else [float(f"{v:.5g}") for v in each] for name, each in maps.items()},
+        "maps": {name: None if cells is None else [float(f"{v:.5g}") for v in cells] for name, cells in maps.items()},
     }
 
 
-def table(results: dict[str, Any]) -> str:
-    return grid_runs.table(results, list(ROWS))
-
-
-def figure(results: dict[str, Any]) -> bytes:
-    """Demonstrations, cost and visits side by side for each slip; a row a method, its first seed."""
-    rows = rows_in(results, list(ROWS))
+def figure(experiment: Experiment, results: Results) -> bytes:
+    """Demonstrations, cost and visits side by side for each slip; a row per method, its first seed."""
+    groups = groups_in(results, list(experiment.groups))
     strips = []
-    for row in rows:
-        found = [(group, next(iter(runs_of(results, group, row)), None)) for group in groups_in(results, list(GROUPS))]
-        if any(run is not None for _, run in found):
-            strips.append(_strip(row, found))
+    for row in rows_in(results, list(experiment.rows)):
+        runs = {group: next(iter(runs_of(results, group, row)), None) for group in groups}
+        if any(run is not None for run in runs.values()):
+            strips.append(_strip(row, runs))
     return _stacked(strips)
 
 
-def _strip(row: str, found: Sequence[tuple[str, dict[str, Any] | None]]) -> bytes:
-    from tacit.plots.grids import Panel, grid_figure
-
-    one = next(run for _, run in found if run is not None)
-    blank = np.zeros(len(one["cells"]))
+def _strip(row: str, runs: dict[str, Record | None]) -> bytes:
+    example = next(run for run in runs.values() if run is not None)
+    blank = np.zeros(len(example["cells"]))
     panels = []
-    for group, run in found:
+    for group, run in runs.items():
         maps = run["maps"] if run is not None else {}
         why = "" if run is not None else " (no run)"
-        words = {"demonstrated": "visits a demonstration", "cost": "cost", "visits": "visits an episode"}
-        for name, label in words.items():
+        for name, label in WORDS.items():
             values = maps.get(name)
             title = f"{row}, {group}{why}" if name == "demonstrated" else ""
             ramp = "cost" if name == "cost" else "visits"
-            scale: Any = "linear" if name == "cost" else "log"
+            scale: Literal["linear", "log"] = "linear" if name == "cost" else "log"
             panels.append(Panel(blank if values is None else values, label, ramp, scale, title=title))
-    cells = np.array(one["cells"])
-    outline = np.array(one["constrained"])
-    return grid_figure(one["layout"], panels, row=cells[:, 0], col=cells[:, 1], outline=outline, format="png")
+    cells = np.array(example["cells"])
+    outline = np.array(example["constrained"])
+    return grid_figure(example["layout"], panels, row=cells[:, 0], col=cells[:, 1], outline=outline, format="png")
 
 
 def _stacked(pictures: Sequence[bytes], scale: float = 0.5) -> bytes:

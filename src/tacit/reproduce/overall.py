@@ -1,24 +1,26 @@
 """All groups of a comparison together: interquartile means, who is likely the better one, performance profiles.
 
 Groups are tasks (robots, stochasticities); only seeds that a row has in all of them count. Intervals come from
-resampling the seeds within each group: with a single seed nothing is known of the spread, and none is given.
-(Not an experiment itself.)
+resampling the seeds within each group: a single seed has no spread, and gets no interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce.compare import groups_in, rows_in, runs_of
-from tacit.reproduce.records import header, shown
-
-if TYPE_CHECKING:
-    from tacit.reproduce.compare_plots import Numbers
-    from tacit.stats import Interval
+from tacit.reproduce.experiment import Number
+from tacit.reproduce.markdown import header, line
+from tacit.reproduce.records import demonstrated, groups_in, rows_in, runs_of
+from tacit.reproduce.results import Record, Results
+from tacit.stats import (
+    Interval,
+    bootstrap_interval,
+    performance_profile_interval,
+    probability_of_improvement_interval,
+)
 
 RESAMPLES = 50_000
 
@@ -28,19 +30,19 @@ class Score:
     """A number of a run by which rows are judged."""
 
     title: str
-    of: Numbers
+    of: Number
     levels: tuple[float, ...]
     """Where the profile is read off: share of runs above a level, or not above it where less is better."""
     less_is_better: bool = False
     digits: int = 2
 
 
-def _ratio(run: Mapping[str, Any]) -> float | None:
-    own, earned = run.get("stochastic", {}).get("terminated_return"), shown(run)
+def _ratio(run: Record) -> float | None:
+    own, earned = run.get("stochastic", {}).get("terminated_return"), demonstrated(run)
     return own / earned if own is not None and earned else None
 
 
-def _broken(run: Mapping[str, Any]) -> float | None:
+def _broken(run: Record) -> float | None:
     share = run.get("stochastic", {}).get("violation_rate_episode")
     return None if share is None else 100.0 * share
 
@@ -50,68 +52,65 @@ BROKEN = Score("violating episodes, %", _broken, (0.0, 1.0, 5.0, 20.0), less_is_
 
 
 def table(
-    results: Mapping[str, Any],
+    results: Results,
     groups: Sequence[str],
     rows: Sequence[str],
     ours: str = "mce",
     scores: Sequence[Score] = (RATIO, BROKEN),
 ) -> str:
-    """A table a score and its profile; "" where no row has it in all groups. `ours` is compared with the others."""
+    """A table per score and its profile; "" where no row has it in all groups. `ours` is compared with the others."""
     groups, rows = groups_in(results, groups), rows_in(results, rows)
     parts = []
     for score in scores:
         values = {row: values_of(results, groups, row, score) for row in rows}
-        if any(found is not None for found in values.values()):
+        if any(array is not None for array in values.values()):
             parts += [_means(groups, values, score, ours), _profile(values, score)]
     return "\n\n".join(parts) + "\n\n" if parts else ""
 
 
-def values_of(results: Mapping[str, Any], groups: Sequence[str], row: str, score: Score) -> np.ndarray | None:
+def values_of(results: Results, groups: Sequence[str], row: str, score: Score) -> np.ndarray | None:
     """(seeds, groups) of the seeds that all groups have; None where there are none."""
     columns = []
     for group in groups:
-        found = {run["seed"]: score.of(run) for run in runs_of(results, group, row)}
-        columns.append({seed: value for seed, value in found.items() if value is not None})
+        scores = {run["seed"]: score.of(run) for run in runs_of(results, group, row)}
+        columns.append({seed: value for seed, value in scores.items() if value is not None})
     seeds = sorted(set.intersection(*map(set, columns))) if columns else []
     return np.array([[column[seed] for column in columns] for seed in seeds]) if seeds else None
 
 
 def _means(groups: Sequence[str], values: Mapping[str, np.ndarray | None], score: Score, ours: str) -> str:
-    from tacit.stats import bootstrap_interval, probability_of_improvement_interval
-
     word = "lower" if score.less_is_better else "higher"
     lines = [f"**all of {'; '.join(groups)}: {score.title}**", ""]
     lines += header(["", "seeds x groups", "IQM [95 %]", f"P({ours} {word}), ties half [95 %]"])
     sign = -1.0 if score.less_is_better else 1.0
     against = values.get(ours)
-    for row, found in values.items():
-        if found is None:
+    for row, scores in values.items():
+        if scores is None:
             lines.append(f"| {row} | - | - | - |")
             continue
-        cells = [row, f"{found.shape[0]} x {found.shape[1]}"]
-        cells += _ranges(bootstrap_interval(found, rng=_rng(), resamples=RESAMPLES), len(found), score.digits)
+        cells = [row, f"{scores.shape[0]} x {scores.shape[1]}"]
+        cells += _ranges(bootstrap_interval(scores, rng=_rng(), resamples=RESAMPLES), len(scores), score.digits)
         if row == ours or against is None:
             cells.append("-")
         else:
-            chance = probability_of_improvement_interval(sign * against, sign * found, rng=_rng(), resamples=RESAMPLES)
-            cells += _ranges(chance, min(len(against), len(found)))
-        lines.append("| " + " | ".join(cells) + " |")
+            both = sign * against, sign * scores
+            chance = probability_of_improvement_interval(*both, rng=_rng(), resamples=RESAMPLES)
+            cells += _ranges(chance, min(len(against), len(scores)))
+        lines.append(line(cells))
     return "\n".join(lines)
 
 
 def _profile(values: Mapping[str, np.ndarray | None], score: Score) -> str:
-    from tacit.stats import Interval, performance_profile_interval
-
     word = "not above" if score.less_is_better else "above"
     lines = [f"**performance profile**: share of runs with {score.title.removesuffix(', %')} {word}", ""]
     unit = " %" if score.title.endswith("%") else ""
     lines += header(["", *(f"{level:g}{unit}" for level in score.levels)])
-    for row, found in values.items():
-        if found is not None:
-            share = performance_profile_interval(found, score.levels, rng=_rng(), resamples=RESAMPLES)
+    for row, scores in values.items():
+        if scores is not None:
+            share = performance_profile_interval(scores, score.levels, rng=_rng(), resamples=RESAMPLES)
             if score.less_is_better:
                 share = Interval(1.0 - share.value, 1.0 - share.high, 1.0 - share.low)
-            lines.append("| " + " | ".join([row, *_ranges(share, len(found))]) + " |")
+            lines.append(line([row, *_ranges(share, len(scores))]))
     return "\n".join(lines)
 
 
@@ -121,8 +120,8 @@ def _rng() -> np.random.Generator:
 
 def _ranges(interval: Interval, seeds: int, digits: int = 2) -> list[str]:
     """Values with their intervals, if there are at least two seeds to know them by."""
-    three = (np.atleast_1d(getattr(interval, name)) + 0.0 for name in ("value", "low", "high"))  # + 0: no -0.00
+    ends = (np.atleast_1d(getattr(interval, name)) + 0.0 for name in ("value", "low", "high"))  # + 0: no -0.00
     return [
         f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]" if seeds > 1 else f"{value:.{digits}f}"
-        for value, low, high in zip(*three, strict=True)
+        for value, low, high in zip(*ends, strict=True)
     ]

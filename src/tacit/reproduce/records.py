@@ -1,108 +1,246 @@
-"""The numbers of one finished run, in one form for all experiments that are made of learned policies.
+"""The numbers of one finished run, in one form for all experiments that collect the same.
 
-One form, so that an experiment can take over what another has measured of the same run. (Not an experiment itself.)
+One form, so that an experiment can take over what another has measured of the same run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from tacit.reproduce.table_experts import mean_of
+from tacit.cost import LearnedCost, quality
+from tacit.demos import expert_policy
+from tacit.envs.gridworld import GridworldSpec
+from tacit.envs.options import exact_model
+from tacit.evaluate import cost_quality, evaluate_exact, excess_over_expert, reachable_states
+from tacit.policy import Policy
+from tacit.reproduce.results import AGENTS, Agent, Curves, Evaluation, Record, Results
+from tacit.run import Run
+from tacit.sweep import Job
 
-if TYPE_CHECKING:
-    from tacit.run import Run
-    from tacit.sweep import Job
-
-AGENTS = {"stochastic": "learned", "deterministic": "learned, deterministic"}
+LEARNED = {"stochastic": "learned", "deterministic": "learned, deterministic"}
+"""Names of the agents in summary.json; an expert's are those of the agents themselves."""
 METRICS: tuple[str, ...] = ("return", "terminated_return", "feasible_return", "violation_rate_step")
 METRICS += ("violation_rate_episode", "violation_rate_terminated", "initial_violation_rate")
+ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
+DRIVING: tuple[str, ...] = ("return", "terminated_return", *ENDS, "violation_rate_step", "violation_rate_episode")
+DRIVING += ("violation_rate_legal_start", "initial_violation_rate")
 CURVES: dict[str, tuple[str, ...]] = {
     "return": ("rollout/ep_rew_mean",),
     "violations": ("truth/violation_rate_step", "rollout/cost_mean"),
     "learner_cost": ("dual/learner_cost",),
     "expert_cost": ("dual/expert_cost",),
 }
-"""Names in the log, the first that a record has; curves of which a log knows nothing are left out."""
+"""Names in the log, the first that an entry has; curves that a log lacks are left out."""
 POINTS = 60
 
 
-def collect(job: Job, run: Run) -> dict[str, Any]:
+def collect(job: Job, run: Run) -> Record:
     """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
-    from tacit.cost import quality
-
     summary = run.read("summary.json")
-    found: dict[str, Any] = {}
-    for name, key in AGENTS.items():
-        row = summary["table"].get(key, summary["table"].get(name))  # the second: of an expert
-        if row is not None:  # exact methods have no policy without noise
-            found[name] = evaluation(row)
-    shown = summary["table"].get("demonstrations") or summary["table"].get("expert")
+    demonstrated = summary["table"].get("demonstrations") or summary["table"].get("expert")
     return {
-        **found,
-        "expert": None if shown is None else evaluation(shown),
+        **agents_of(summary["table"], METRICS),
+        "expert": None if demonstrated is None else evaluation(demonstrated),
         "cost_quality": summary.get("cost_quality"),
         "detection": quality.of_run(run) or summary.get("detection"),  # by today's definitions
         "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),
-        "source": summary.get("source"),  # of a frozen cost
+        "source": summary.get("source"),
         "phases": summary.get("time"),
         "curves": curves_of(run.metrics()),
     }
 
 
-def evaluation(row: Mapping[str, Any]) -> dict[str, float]:
+def collect_expert(job: Job, run: Run) -> Record:
+    """The final evaluation of an expert, and its learning curves."""
+    table = run.read("summary.json")["table"]
+    return {**agents_of(table, METRICS), "curves": curves_of(run.metrics(), points=100)}
+
+
+def collect_driving(job: Job, run: Run) -> Record:
+    """The final evaluation on the highway with the ends of episodes, the quality of the cost, and the curves."""
+    summary = run.read("summary.json")
+    return {
+        **agents_of(summary["table"], DRIVING),
+        "cost_quality": summary.get("cost_quality"),
+        "threshold": summary.get("threshold"),
+        "curves": curves_of(run.metrics()),
+    }
+
+
+def agents_of(table: Mapping[str, Any], metrics: Sequence[str]) -> Record:
+    """The metrics of the stochastic and of the deterministic policy; exact methods have only the first."""
+    rows = {agent: table.get(LEARNED[agent], table.get(agent)) for agent in AGENTS}
+    return cast(Record, {agent: evaluation(row, metrics) for agent, row in rows.items() if row is not None})
+
+
+def evaluation(row: Mapping[str, Any], metrics: Sequence[str] = METRICS) -> Evaluation:
     """The metrics of an agent, with the count of violating episodes where they were counted."""
-    found = {key: _value(row[key]) for key in METRICS if key in row}
+    numbers = {key: _value(row[key]) for key in metrics if key in row}
     episodes = row.get("violation_rate_episode")
     if isinstance(episodes, Mapping):
-        found |= {key: episodes[key] for key in ("count", "n") if key in episodes}
-    return found
+        numbers |= {key: episodes[key] for key in ("count", "n") if key in episodes}
+    return numbers
 
 
 def _value(entry: Any) -> float:
     return float(entry["value"] if isinstance(entry, Mapping) else entry)
 
 
-def curves_of(log: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """{"steps", "return", "violations", ...}, at most POINTS each; empty where no environment steps are counted."""
-    log = [record for record in log if "steps" in record]
+def curves_of(log: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves:
+    """{"steps", "return", "violations", ...}, thinned to `points`; empty where no environment steps are counted."""
+    log = [entry for entry in log if "steps" in entry]
     if not log:
         return {}
-    parts = np.array_split(np.arange(len(log)), min(POINTS, len(log)))
+    parts = np.array_split(np.arange(len(log)), min(points, len(log)))
     curves = {"steps": [log[part[-1]]["steps"] for part in parts]}
     for name, keys in CURVES.items():
-        values = np.array([next((r[k] for k in keys if k in r), np.nan) for r in log], dtype=float)
+        values = np.array([next((entry[key] for key in keys if key in entry), np.nan) for entry in log], dtype=float)
         if name in ("return", "violations") or np.isfinite(values).any():
             curves[name] = [mean_of(values[part]) for part in parts]
     return curves
 
 
-def shown(run: Mapping[str, Any]) -> float | None:
+def mean_of(values: np.ndarray) -> float:
+    """The mean of the finite values, with five digits."""
+    finite = values[np.isfinite(values)]
+    return float(f"{finite.mean():.5g}") if len(finite) else float("nan")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The gridworld. The model is known, so return and violations of a policy pi(a|s) are computed, not sampled. A cost that
+# reads actions is averaged over pi for maps and AUROC.
+
+
+def spec_of(run: Run) -> GridworldSpec:
+    spec = exact_model(run.config["env"], run.config["env_kwargs"])
+    assert spec is not None
+    return spec
+
+
+def collect_grid(job: Job, run: Run) -> Record:
+    """The numbers of the run, and the exact ones of its policy, its expert and its cost."""
+    spec = spec_of(run)
+    mdp = spec.model()
+    policy = policy_table(run, spec)
+    agent, expert = (
+        evaluate_exact(mdp, pi, spec.constrained, step_limit=spec.horizon) for pi in (policy, expert_policy(spec))
+    )
+    cost = cost_table(run, spec, policy)
+    judged = {} if cost is None else cost_quality(cost, spec.constrained, reachable=reachable_states(mdp)).as_dict()
+    certified = run.read("summary.json").get("exact", {})  # of a deep policy, by the exact solver
+    certified = {key: certified[key] for key in ("kl_per_step",) if key in certified}
+    return {
+        **collect(job, run),
+        "slip": spec.slip,
+        "exact": {**agent.as_dict(), **excess_over_expert(agent, expert), **judged, **certified},
+        "expert": {**evaluation(expert.as_dict())},
+    }
+
+
+def policy_table(run: Run, spec: GridworldSpec) -> np.ndarray:
+    """(S, A) pi(a|s) of a finished run, exact or deep."""
+    arrays, card = run.load_model("policy")
+    if card.get("kind") == "tabular":
+        return np.asarray(arrays["policy"], dtype=np.float64)
+    policy = Policy.from_arrays(arrays, card)
+    inputs = policy.interface.encode(observations(spec, bool(policy.interface.n_states)))
+    logits = policy.head(inputs).astype(np.float64)
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def cost_table(run: Run, spec: GridworldSpec, policy: np.ndarray) -> np.ndarray | None:
+    """(S,) the cost of being in each cell, averaged over the policy (S, A); None for a method that learns none."""
+    if not (run.path / "model" / "cost.safetensors").exists():
+        return None
+    arrays, card = run.load_model("cost")
+    if card.get("kind") == "tabular":
+        return np.asarray((policy * arrays["cost"]).sum(axis=1), dtype=np.float64)
+    cost = LearnedCost.from_arrays(arrays, card)
+    seen = observations(spec, cost.inputs.names[0].startswith("state["))
+    if not cost.inputs.act_size:
+        return np.asarray(cost(seen), dtype=np.float64)
+    costs = np.stack([cost(seen, np.full(len(seen), action)) for action in range(spec.n_actions)], axis=1)
+    return np.asarray((policy * costs).sum(axis=1), dtype=np.float64)
+
+
+def observations(spec: GridworldSpec, numbered: bool) -> np.ndarray:
+    """What an agent sees in each cell: its number, or its row and column."""
+    return np.arange(spec.n_states) if numbered else spec.cells.astype(np.float32)
+
+
+COLLECT: dict[str, Callable[[Job, Run], Record]] = {
+    "policy": collect,
+    "grid": collect_grid,
+    "driving": collect_driving,
+    "expert": collect_expert,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading records
+
+
+def agent_of(run: Record, agent: Agent) -> Evaluation:
+    """The metrics of an agent; empty where the run has none."""
+    return run.get(agent) or {}
+
+
+def demonstrated(run: Record) -> float | None:
     """What the demonstrations of a run earn until their first violation, if it has any."""
     expert = run.get("expert") or {}
-    value = expert.get("terminated_return", expert.get("return", run.get("demonstrations")))  # the last: older records
+    value = expert.get("terminated_return", expert.get("return", run.get("demonstrations")))
     return None if value is None else float(value)
 
 
-def steps_made(run: Mapping[str, Any]) -> float | None:
+def steps_made(run: Record) -> float | None:
     """Environment steps that were made; of an older record, those that were asked for."""
     steps = run.get("made") or run["steps"]
     return None if steps is None else float(steps)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# In tables
+def group_of(label: str) -> str:
+    return label.partition(": ")[0]
 
 
-def header(head: Sequence[str]) -> list[str]:
-    """The first two lines of a table."""
-    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-
-
-def labelled(results: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
+def labelled(results: Results, label: str) -> list[Record]:
     """The runs of that label, by seed."""
     return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
+
+
+def runs_of(results: Results, group: str, row: str) -> list[Record]:
+    return labelled(results, f"{group}: {row}" if row else group)
+
+
+def wanted(results: Results) -> list[str]:
+    """Labels of all runs that were to be there, in order."""
+    labels = [run["label"] for run in results["runs"]] + [run["label"] for run in results.get("missing") or []]
+    return list(dict.fromkeys(map(str, labels)))
+
+
+def groups_in(results: Results, order: Sequence[str]) -> list[str]:
+    """Those of the groups that runs were wanted of; ValueError for results of another experiment."""
+    return _there(order, {group_of(label) for label in wanted(results)})
+
+
+def rows_in(results: Results, order: Sequence[str]) -> list[str]:
+    """The same for rows."""
+    return _there(order, {label.partition(": ")[2] for label in wanted(results)})
+
+
+def _there(order: Sequence[str], names: set[str]) -> list[str]:
+    there = [name for name in order if name in names]
+    if not there:
+        raise ValueError(f"none of {', '.join(order)} is among its runs")
+    return there
+
+
+def expert_of(results: Results, group: str) -> Evaluation | None:
+    """What the demonstrators of a group do, as its runs measured it."""
+    experts = (run.get("expert") for run in results["runs"] if group_of(run["label"]) == group)
+    return next((expert for expert in experts if expert), None)

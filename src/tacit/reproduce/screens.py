@@ -1,47 +1,36 @@
 """The five robots in pictures: an episode of the policy that MCE-ICRL learned, the forbidden ground in red.
 
-The runs are those of `table-robots`, its first seed. The pictures are kept in the JSON as JPEG files in base64.
-(`robots` has the experiment.)
+The runs are those of `table-robots`, its first seed. The pictures are kept as JPEG files in base64.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.errors import UserError
-from tacit.reproduce import compare, records
-from tacit.reproduce.compare import Row, groups_in, runs_of
-from tacit.reproduce.deep_runs import ROBOTS
+from tacit.plots import new_figure, render, style
+from tacit.plots.video import filmstrip
+from tacit.policy import Policy
+from tacit.reproduce import records
 from tacit.reproduce.experiment import Experiment
-from tacit.reproduce.records import header
+from tacit.reproduce.markdown import header
+from tacit.reproduce.records import groups_in, runs_of
+from tacit.reproduce.results import Record, Results
+from tacit.run import Run
+from tacit.sweep import Job
 
-if TYPE_CHECKING:
-    from tacit.run import Run
-    from tacit.sweep import Job
-
-SEEDS = (0,)
 ROW = "mce"
 PICTURES = 4
 SIDE = 300
 QUALITY = 85
 
 
-def jobs(seeds: list[int], quick: bool = False) -> list[Job]:
-    """One run a seed and robot."""
-    robots = ("Pendulum", "Swimmer") if quick else ROBOTS
-    return [compare.job(robot, ROW, Row(), f"tacit/{robot}-v0", seed, quick) for seed in seeds for robot in robots]
-
-
-def collect(job: Job, run: Run) -> dict[str, Any]:
+def collect(job: Job, run: Run) -> Record:
     """The numbers of the run, and pictures of one episode."""
     from PIL import Image
-
-    from tacit.plots.video import filmstrip
-    from tacit.policy import Policy
 
     policy = Policy.from_arrays(*run.load_model("policy"))
     try:
@@ -56,26 +45,25 @@ def collect(job: Job, run: Run) -> dict[str, Any]:
         image.save(buffer, format="JPEG", quality=QUALITY)
         files.append(base64.b64encode(buffer.getvalue()).decode())
     broken = 0 if strip.costs is None else int((np.array(strip.costs) > 0).sum())
-    shown = {"steps": list(strip.steps), "seconds": strip.seconds, "return": strip.total, "violating": broken}
-    return records.collect(job, run) | {"strip": {**shown, "jpeg": files}}
+    episode = {"steps": list(strip.steps), "seconds": strip.seconds, "return": strip.total, "violating": broken}
+    return {**records.collect(job, run), "strip": {**episode, "jpeg": files}}
 
 
-def table(results: dict[str, Any]) -> str:
+def table(experiment: Experiment, results: Results) -> str:
+    """What happens in the episode of the pictures."""
     lines = header(("robot", "steps", "return", "violating steps"))
-    for robot in groups_in(results, ROBOTS):
+    for robot in groups_in(results, list(experiment.groups)):
         for run in runs_of(results, robot, ROW)[:1]:
             strip = run["strip"]
             lines.append(f"| {robot} | {strip['steps'][-1]} | {strip['return']:.4g} | {strip['violating']} |")
     return "\n".join([*lines, "", "One episode of the learned policy, the one in the pictures."]) + "\n"
 
 
-def figure(results: dict[str, Any]) -> bytes:
-    """A row a robot, pictures at equal distances in time."""
+def figure(experiment: Experiment, results: Results) -> bytes:
+    """A row per robot, pictures at equal distances in time."""
     from PIL import Image
 
-    from tacit.plots import new_figure, render, style
-
-    robots = groups_in(results, ROBOTS)
+    robots = groups_in(results, list(experiment.groups))
     with style():
         drawing = new_figure(2.0 * PICTURES + 0.4, 2.15 * len(robots))
         panels = drawing.subplots(len(robots), PICTURES, squeeze=False)
@@ -84,17 +72,14 @@ def figure(results: dict[str, Any]) -> bytes:
                 axes.set(xticks=[], yticks=[])
                 for side in axes.spines.values():
                     side.set_visible(False)
-            found = runs_of(results, robot, ROW)
-            if not found:
+            runs = runs_of(results, robot, ROW)
+            if not runs:
                 line[0].text(0.5, 0.5, f"{robot}: no run", ha="center", va="center", transform=line[0].transAxes)
                 continue
-            strip = found[0]["strip"]
+            strip = runs[0]["strip"]
             for axes, step, file in zip(line, strip["steps"], strip["jpeg"], strict=False):
                 axes.imshow(np.asarray(Image.open(io.BytesIO(base64.b64decode(file)))))
                 when = f"step {step}" if strip["seconds"] is None else f"{step * strip['seconds']:.1f} s"
                 axes.set_title(f"{robot}, {when}" if axes is line[0] else when, fontsize=8)
         drawing.tight_layout(pad=0.4)
         return render(drawing, "png", tight=False)
-
-
-EXPERIMENT = Experiment(SEEDS, jobs, collect, table, figure)

@@ -9,28 +9,29 @@ keeps to the constraint cannot earn much more than they do; who fears the wrong 
 (The median, because three of HalfCheetah's ten demonstrations tumble: by their mean, tumbling now and then is right.)
 
 The trial with the largest (1) is chosen. The true violations stand beside it, and the trial that they would have
-chosen, so that one sees what the choice was worth. (`robots` and `grid` have the experiments.)
+chosen, so that one sees what the choice was worth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce import compare, grid_runs, records
-from tacit.reproduce.compare import Row, runs_of
-from tacit.reproduce.experiment import Experiment
-from tacit.reproduce.records import header
+from tacit.plots import COLOURS, INK, new_figure, render, style
+from tacit.reproduce import records
+from tacit.reproduce.experiment import Experiment, Row, Settings
+from tacit.reproduce.figures import finish
+from tacit.reproduce.markdown import header, line
+from tacit.reproduce.parts import slip_name
+from tacit.reproduce.records import rows_in, runs_of
+from tacit.reproduce.results import Record, Results
+from tacit.run import Run
+from tacit.sweep import Job
 
-if TYPE_CHECKING:
-    from tacit.run import Run
-    from tacit.sweep import Job
-
-Numbers = Callable[[Mapping[str, Any]], float]
-Trials = Mapping[str, Sequence[Mapping[str, Any]]]
+Number = Callable[[Record], float]
+Trials = Mapping[str, Sequence[Settings]]
 MOST = 2.0
 """What is drawn of a return over the median demonstration: some stand still in a world where every step costs."""
 
@@ -41,19 +42,19 @@ class Tuning:
 
     groups: tuple[str, ...]
     trials: Trials
-    before: Mapping[str, Mapping[str, Any]]
+    before: Mapping[str, Settings]
     """What the presets had when the trials were made, where the chosen trial has replaced it since."""
-    earned: Numbers
+    earned: Number
     """The return of a run."""
-    truth: Numbers
+    truth: Number
     """What the true constraint says of a run: the more the better."""
-    columns: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]]
+    columns: Mapping[str, Callable[[Sequence[Record]], str]]
     """What the table shows of the runs of a trial beside the score."""
-    marks: Mapping[str, Numbers] = field(default_factory=dict)
+    marks: Mapping[str, Number] = field(default_factory=dict)
     """What the figure shows beside the return, over the demonstrations'."""
 
     @property
-    def changed(self) -> dict[str, Mapping[str, Any]]:
+    def changed(self) -> dict[str, Settings]:
         """What each trial changes, by its name."""
         return {
             f"{algo}, trial {number}": change
@@ -61,28 +62,35 @@ class Tuning:
             for number, change in enumerate(changes, start=1)
         }
 
-    def rows(self, quick: bool = False) -> dict[str, Row]:
-        """The trials; with `quick` the first two of each method."""
+    @property
+    def rows(self) -> dict[str, Row]:
+        """The trials."""
+        algos = {name: name.partition(",")[0] for name in self.changed}
         return {
-            name: Row(algo := name.partition(",")[0], settings={**self.before.get(algo, {}), **change})
+            name: Row(algos[name], settings={**self.before.get(algos[name], {}), **change})
             for name, change in self.changed.items()
-            if not quick or name.endswith(("1", "2"))
         }
 
-    def score(self, run: Mapping[str, Any]) -> float:
+    @property
+    def quick_rows(self) -> tuple[str, ...]:
+        """The first two trials of each method."""
+        return tuple(name for name in self.changed if name.endswith(("1", "2")))
+
+    def score(self, run: Record) -> float:
         """Equation (1) for one run."""
         return max(0.0, 1.0 - abs(self.earned(run) / run["typical"] - 1.0))
 
-    def chosen(self, results: Mapping[str, Any], algo: str, by: Numbers | None = None) -> str | None:
+    def chosen(self, results: Results, algo: str, by: Number | None = None) -> str | None:
         """The trial with the largest mean (of the score), among those that have runs in all worlds."""
         means = {}
-        for name, row in self.rows().items():
-            found = [runs_of(results, group, name) for group in self.groups]
-            if row.algo == algo and all(found):
-                means[name] = np.mean([np.mean([(by or self.score)(run) for run in runs]) for runs in found])
+        for name, row in self.rows.items():
+            runs_by_group = [runs_of(results, group, name) for group in self.groups]
+            if row.algo == algo and all(runs_by_group):
+                means[name] = np.mean([np.mean([(by or self.score)(run) for run in runs]) for runs in runs_by_group])
         return max(means, key=lambda name: means[name]) if means else None
 
-    def table(self, results: dict[str, Any]) -> str:
+    def table(self, experiment: Experiment, results: Results) -> str:
+        """Which trial is chosen, and every trial."""
         head = ("method", "chosen", "settings", "the truth would choose")
         lines = ["**chosen without the truth**", "", *header(head)]
         for algo in self.trials:
@@ -90,23 +98,20 @@ class Tuning:
             words = "-" if best is None else _words(self.changed[best])
             lines.append(f"| {algo} | {_trial(best)} | {words} | {_trial(true)} |")
         columns = {"score (1)": lambda runs: f"{np.mean([self.score(run) for run in runs]):.3f}", **self.columns}
-        shown = ("", "changed", *(f"{group}: {what}" for group in self.groups for what in columns))
-        lines += ["", "**every trial**", "", *header(shown)]
-        for name in compare.rows_in(results, list(self.changed)):
+        titles = ("", "changed", *(f"{group}: {what}" for group in self.groups for what in columns))
+        lines += ["", "**every trial**", "", *header(titles)]
+        for name in rows_in(results, list(self.changed)):
             cells = [name, _words(self.changed[name])]
             for group in self.groups:
                 runs = runs_of(results, group, name)
                 cells += [of(runs) if runs else "-" for of in columns.values()]
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append(line(cells))
         note = "Score (1): max(0, 1 - |return / median return of the demonstrations - 1|)."
         return "\n".join([*lines, "", note]) + "\n"
 
-    def figure(self, results: dict[str, Any]) -> bytes:
+    def figure(self, experiment: Experiment, results: Results) -> bytes:
         """What every trial earns, over what the median demonstration does."""
-        from tacit.plots import COLOURS, INK, new_figure, render, style
-        from tacit.reproduce.compare_plots import finish
-
-        names, algos = compare.rows_in(results, list(self.changed)), list(self.trials)
+        names, algos = rows_in(results, list(self.changed)), list(self.trials)
         marks = {"return": ("o", self.earned), **{label: ("x", of) for label, of in self.marks.items()}}
         with style():
             drawing = new_figure(8.5, 0.24 * len(names) + 1.5)
@@ -126,14 +131,8 @@ class Tuning:
             finish(drawing, panels, results)
             return render(drawing, "png", tight=False)
 
-    def experiment(self, seeds: tuple[int, ...], jobs: Callable[..., list[Job]], collect: Any) -> Experiment:
-        def with_median(job: Job, run: Run) -> dict[str, Any]:
-            return {**collect(job, run), "typical": float(np.median(run.demonstrations().returns))}
 
-        return Experiment(seeds, jobs, with_median, self.table, self.figure)
-
-
-def _words(settings: Mapping[str, Any]) -> str:
+def _words(settings: Settings) -> str:
     return ", ".join(f"{key} = {value}" for key, value in settings.items()) or "as the preset was"
 
 
@@ -145,11 +144,11 @@ def _trial(name: str | None) -> str:
 # Robots
 
 
-def _stopped(run: Mapping[str, Any]) -> float:
-    return float(run["stochastic"]["terminated_return"] / run["expert"]["return"])
+def _stopped(run: Record) -> float:
+    return float(run["stochastic"]["terminated_return"] / (run["expert"] or {})["return"])
 
 
-def _violating_episodes(runs: Sequence[Mapping[str, Any]]) -> str:
+def _violating_episodes(runs: Sequence[Record]) -> str:
     broken, episodes = (sum(int(run["stochastic"][key]) for run in runs) for key in ("count", "n"))
     return f"{broken} of {episodes}"
 
@@ -191,22 +190,12 @@ ROBOTS = Tuning(
 )
 
 
-def robot_jobs(seeds: list[int], quick: bool = False) -> list[Job]:
-    """One run a seed, robot, method and trial."""
-    return [
-        compare.job(robot, name, row, f"tacit/{robot}-v0", seed, quick)
-        for seed in seeds
-        for robot in ROBOTS.groups
-        for name, row in ROBOTS.rows(quick).items()
-    ]
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Gridworld
 
 SLIPS = (0.1, 0.3)
 GRID = Tuning(
-    groups=tuple(map(grid_runs.group_of, SLIPS)),
+    groups=tuple(map(slip_name, SLIPS)),
     # Here everybody begins from nothing and soon walks straight through the wall: either the wall has its price by
     # then, or one begins where the demonstrators go.
     trials={
@@ -243,12 +232,11 @@ GRID = Tuning(
 )
 
 
-def grid_jobs(seeds: list[int], quick: bool = False) -> list[Job]:
-    """One run a seed, slip, method and trial."""
-    return grid_runs.jobs(GRID.rows(quick), seeds, quick, SLIPS)
+def collect(job: Job, run: Run) -> Record:
+    """The numbers of a run on a robot, and the median return of its demonstrations."""
+    return {**records.collect(job, run), "typical": float(np.median(run.demonstrations().returns))}
 
 
-EXPERIMENTS = {
-    "tuning": ROBOTS.experiment((100,), robot_jobs, records.collect),
-    "grid-tuning": GRID.experiment((100, 101), grid_jobs, grid_runs.collect),
-}
+def collect_grid(job: Job, run: Run) -> Record:
+    """The same in the gridworld."""
+    return {**records.collect_grid(job, run), "typical": float(np.median(run.demonstrations().returns))}

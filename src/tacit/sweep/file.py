@@ -40,19 +40,24 @@ MOST_DOTS = 100
 
 def read(path: str | os.PathLike[str]) -> list[Job]:
     """The jobs of a sweep file; UserError that names the file and the key."""
-    data = storage.read_bytes(path)
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path} has {len(data)} bytes, too many for a sweep file: at most {MOST_BYTES} are read")
-    try:
-        text = data.decode("utf-8")
-        _check_keys(text)
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
-        raise UserError(f"{path} is not valid TOML: {error}") from None
+    tables = read_toml(path, "a sweep file")
     try:
         return jobs_of(tables)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def read_toml(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The content of a TOML file; UserError for one that is too large, damaged, or made to be slow to parse."""
+    data = storage.read_bytes(path)
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path} has {len(data)} bytes, too many for {kind}: at most {MOST_BYTES} are read")
+    try:
+        text = data.decode("utf-8")
+        _check_keys(text)
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 def _check_keys(text: str) -> None:
@@ -77,7 +82,7 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
         if not isinstance(tables.get(key, {}), dict):
             raise UserError(f"{key} must be a table: a line [{key}] and its values below")
     if not isinstance(tables["algo"], str):
-        raise UserError(f"algo must be one name, not {_shown(tables['algo'])}")
+        raise UserError(f"algo must be one name, not {_repr(tables['algo'])}")
     axes: dict[tuple[str, str], list[Any]] = {}
     for key in ("env", "preset", "demos"):
         if key in tables:
@@ -86,12 +91,12 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
         axes["settings", name] = _values(f"settings.{name}", value, _is_list(tables["algo"], name))
     for name, value in tables.get("env_kwargs", {}).items():
         axes["env_kwargs", name] = _values(f"env_kwargs.{name}", value)
-    seeds = _seeds(tables.get("seeds", 1))
+    seeds = seeds_of(tables.get("seeds", 1))
     if math.prod(map(len, axes.values())) * len(seeds) > MOST_JOBS:
         raise UserError(f"that would be more than {MOST_JOBS} jobs")
     varied = {axis: values for axis, values in axes.items() if len(values) > 1}
     # By identity: equal values need no two names, and a search for each job would take hours on a long axis.
-    places = {axis: {id(one): i for i, one in enumerate(values, start=1)} for axis, values in varied.items()}
+    places = {axis: {id(value): i for i, value in enumerate(values, start=1)} for axis, values in varied.items()}
     jobs = []
     for point in itertools.product(*axes.values()):
         chosen: dict[str, dict[str, Any]] = {"": {}, "settings": {}, "env_kwargs": {}}
@@ -111,22 +116,23 @@ def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
 
 def _names(key: str, value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
-    if not values or not all(isinstance(one, str) for one in values):
-        raise UserError(f"{key} must be a name or a list of names, not {_shown(value)}")
+    if not values or not all(isinstance(name, str) for name in values):
+        raise UserError(f"{key} must be a name or a list of names, not {_repr(value)}")
     return values
 
 
-def _seeds(value: Any) -> list[int]:
+def seeds_of(value: Any) -> list[int]:
+    """Seeds of a file: how many, or which; UserError otherwise."""
     seeds = list(range(value)) if type(value) is int and 0 < value <= MOST_JOBS else value
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {_shown(value)}")
+        raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {_repr(value)}")
     return seeds
 
 
 def _values(name: str, value: Any, is_list: bool = False) -> list[Any]:
     """The values on an axis. Where a value is a list itself, only a list of lists is an axis."""
     values = [value]
-    if isinstance(value, list) and (not is_list or (value and all(isinstance(one, list) for one in value))):
+    if isinstance(value, list) and (not is_list or (value and all(isinstance(entry, list) for entry in value))):
         values = value
     if not values:
         raise UserError(f"{name} is an empty list: there is nothing to run")
@@ -134,14 +140,14 @@ def _values(name: str, value: Any, is_list: bool = False) -> list[Any]:
         storage.to_json(values)
     except (TypeError, ValueError):
         raise UserError(
-            f"{name} must be a number, a text, true or false, or a list of them, not {_shown(value)}"
+            f"{name} must be a number, a text, true or false, or a list of them, not {_repr(value)}"
         ) from None
     return values
 
 
 def _is_list(algo: str, setting: str) -> bool:
     kind = get_type_hints(find(algo).load().Config).get(setting)
-    return any(get_origin(one) is tuple for one in (kind, *get_args(kind)))
+    return any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
 
 
 def _label(name: str, value: Any, places: Mapping[int, int]) -> str:
@@ -151,7 +157,7 @@ def _label(name: str, value: Any, places: Mapping[int, int]) -> str:
     return f"{name}={text if len(text) <= 30 and text.isprintable() else f'#{places[id(value)]}'}"
 
 
-def _shown(value: Any) -> str:
+def _repr(value: Any) -> str:
     """For a message; Python refuses to print numbers of thousands of digits, which hexadecimal TOML can hold."""
     try:
         return repr(value)[:200]

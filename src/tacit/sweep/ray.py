@@ -89,13 +89,13 @@ def knock(address: str) -> None:
     """UserError within seconds where Ray is not installed or nobody listens; Ray itself would try for long."""
     if find_spec("ray") is None:
         raise UserError("--ray needs Ray, which is not installed: pip install 'tacit[ray]'")
-    found = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
-    if found is None:
+    parts = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
+    if parts is None:
         if address not in ("auto", "local"):
             raise UserError(f"--ray takes HOST:PORT, ray://HOST:PORT, auto or local, not {address!r}")
         return
     try:
-        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=TIMEOUT).close()
+        socket.create_connection((parts[1].strip("[]"), int(parts[2])), timeout=TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"there is no Ray cluster at {address}: {error}") from None
 

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
-from tacit.launch import place, resolve, to_stderr
+from tacit.launch import place, planning, resolve, to_stderr
 from tacit.machine import compiled_cache, usable_cpus
 from tacit.run import Run, in_use, storage
 from tacit.sweep.time import in_words
@@ -89,24 +89,25 @@ class Task:
 def prepare(jobs: Iterable[Job], out: str | os.PathLike[str]) -> list[Task]:
     """Every job checked and named, before anything runs; equal jobs are one task. UserError that names the job."""
     tasks: dict[Path, Task] = {}
-    known: dict[str, dict[str, Any]] = {}
-    for job in jobs:
-        same = storage.to_json([job.algo, job.env, {**job.wanted, "seed": None}])
-        settings = known.get(same)
-        if settings is None:
-            try:
-                settings, _ = resolve(job.algo, job.env, **job.wanted, say=lambda text: None)
-            except UserError as error:
-                raise UserError(f"{job}: {error}") from None
-            # Demonstrations without a file are made for each seed; everything else is the same for all seeds.
-            if settings["demos"] is None or settings["demos"]["path"] is not None:
-                known[same] = settings
-        settings = {**settings, "seed": job.seed}
-        path = place(Path(out).absolute(), settings)
-        task = Task(job, path, settings["config"].get("total_steps"))
-        if task.done:
-            task.status = "done"
-        tasks.setdefault(path, task)
+    resolved: dict[str, dict[str, Any]] = {}
+    with planning():
+        for job in jobs:
+            same = storage.to_json([job.algo, job.env, {**job.wanted, "seed": None}])
+            settings = resolved.get(same)
+            if settings is None:
+                try:
+                    settings, _ = resolve(job.algo, job.env, **job.wanted, say=lambda text: None)
+                except UserError as error:
+                    raise UserError(f"{job}: {error}") from None
+                # Demonstrations without a file are made for each seed; everything else is the same for all seeds.
+                if settings["demos"] is None or settings["demos"]["path"] is not None:
+                    resolved[same] = settings
+            settings = {**settings, "seed": job.seed}
+            path = place(Path(out).absolute(), settings)
+            task = Task(job, path, settings["config"].get("total_steps"))
+            if task.done:
+                task.status = "done"
+            tasks.setdefault(path, task)
     return list(tasks.values())
 
 

@@ -1,0 +1,388 @@
+"""The catalogue: every experiment by name, as data. A new one is an entry here.
+
+`reference` and the published settings (`paper`) are experiments of their own, so that they stand in separate tables. In
+`reference` all methods have the same steps, engine and demonstrations. Rows in common are the same runs: `robots-beta`
+and `robots-pretraining` are all of `table-ablation`, drawn as curves; `grid-curves` and `grid-maps` are all among
+`grid-stochasticity`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tacit.reproduce import exact_stochasticity, grid_maps, screens, stages, tables, tuning
+from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
+from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
+from tacit.reproduce.published import (
+    BESIDE_EXPERTS,
+    BESIDE_ROBOTS,
+    EARLIER,
+    EARLIER_EXPERTS,
+    EARLIER_TARGETS,
+    PAPER,
+    ablation,
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gridworld: 5 seeds, stochasticity 0 to 0.5
+
+DEEP = rows_of(METHODS)
+EXACT = rows_of(("mce-exact", "ml-greedy", "ml-greedy-causal"))
+"""mce-exact maximises the causally conditioned likelihood; it and the greedy predecessors know the model."""
+PAPER_BETAS = (1e-5, 1e-4, 1e-3, 1e-2)
+PRETRAINED = "with pre-training"
+EPOCHS = {PRETRAINED: 20, "without": 0}
+GRID = Experiment(
+    "",
+    slips(),
+    {},
+    seeds=(0, 1, 2, 3, 4),
+    quick_groups=("slip 0", "slip 0.3"),
+    collect="grid",
+    table="grid",
+    figure="values",
+    wide=2.1,
+    axis=Axis(
+        "slip probability (stochasticity)",
+        {
+            "return": tables.GRID["return"],
+            "violating steps, %": tables.VIOLATING,
+            "AUROC of the cost": tables.number("exact", "auroc"),
+        },
+        tables.GRID_EXPERT,
+    ),
+)
+
+
+def _epochs(preset: str | None = None) -> dict[str, Row]:
+    return {name: Row("mce", preset, {"pretrain_epochs": epochs}) for name, epochs in EPOCHS.items()}
+
+
+def grid(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
+    return replace(GRID, summary=f"gridworld: {summary}", rows=rows, **changes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Robots
+
+PAPER_STEPS = {"Ant": 1_000_000, "HalfCheetah": 1_400_000, "Swimmer": 1_200_000, "Walker": 2_200_000}
+PAPER_STEPS |= {"Pendulum": 4_100_000}
+"""The paper's bootstrap and a fifth of its iterations, the same for all methods."""
+USUAL = "beta 0.0001"
+PLAIN = "no pre-training"
+BETA_ROWS = betas(PAPER_BETAS, "paper")
+PRETRAINING = {PRETRAINED: Row("mce", "paper"), PLAIN: Row("mce", "paper", {"pretrain_epochs": 0})}
+ABLATION = {**BETA_ROWS, PLAIN: PRETRAINING[PLAIN]}
+ROBOT_TABLE = Experiment(
+    "",
+    robots(),
+    {"": Row("mce")},
+    table="seeds",
+    figure="seeds",
+    beside=BESIDE_ROBOTS,
+    levels={"the paper's result": {name: reward for name, (reward, _) in PAPER.items()}},
+)
+CHANGES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "starts from the nominal policy, not a clone": {"start": "nominal"},
+    "one network on all inputs instead of thresholds": {"thresholds": 0, "joint": 64},
+    "no squares: the paper's dual": {"expert_square": 0.0, "learner_square": 0.0},
+    "weak square on demonstrations (0.5)": {"expert_square": 0.5},
+    "no absorbing state": {"moments": "normalised"},
+    "absorbing state as dear as the worst living one": {"absorbing_quantile": 1.0},
+    "no arsinh": {"squash": False},
+    "long bootstrap (200k)": {"bootstrap_steps": 200_704},
+    "slow dual (30 minibatches)": {"minibatches": 30},
+    "replay drawn evenly": {"replay_by_cost": False},
+    "no replay": {"replay_share": 0.0},
+    "one critic": {"critics": "single"},
+    "learning rate not adapted to the KL": {"lr_adaptive": False},
+    "cost of the state acted in, not reached": {"at": "current"},
+    "auto-encoder pre-training (20 epochs)": {"pretrain_epochs": 20},
+    "entropy weight 1e-5 instead of 1e-4": {"beta": 1e-5},
+    "entropy weight 1e-3": {"beta": 1e-3},
+    "entropy weight 1e-2": {"beta": 1e-2},
+}
+"""Each changes one thing back to what the paper or a simpler recipe would do. Runs are short: what helps must help
+early."""
+
+
+def five_robots(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
+    return Experiment(f"five robots: {summary}", robots(), rows, **changes)
+
+
+DEMO_ROBOTS = ("Pendulum", "Swimmer")
+DEMO_ROWS = rows_of(("mce", "me-icrl", "bc"))
+COUNTS = (1, 5, 10, 20, 50)
+
+
+def _counts() -> dict[str, Group]:
+    """All 50 is what every other experiment learns from: no setting, and the same runs."""
+    settings = {count: {} if count == max(COUNTS) else {"demonstrations": count} for count in COUNTS}
+    return {
+        f"{name}, {count}": replace(robot(name, **settings[count]), value=float(count))
+        for name in DEMO_ROBOTS
+        for count in COUNTS
+    }
+
+
+def _demo_axis(label: str, ticks: tuple[float, ...], log: bool) -> Axis:
+    """Two panels per robot."""
+    metrics = {"terminated return": ("terminated_return", 1.0), "violating steps, %": ("violation_rate_step", 100.0)}
+    panels = {
+        f"{name}: {title}": _of(name, metric, scale)
+        for title, (metric, scale) in metrics.items()
+        for name in DEMO_ROBOTS
+    }
+    return Axis(label, panels, log=log, ticks={value: f"{value:g}" for value in ticks})
+
+
+def _of(name: str, metric: str, scale: float) -> Any:
+    value = tables.number("stochastic", metric, scale=scale)
+    return lambda run: value(run) if run["label"].startswith(f"{name},") else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Highway
+
+EVALUATION = {"eval_episodes": 1000}
+HIGHWAY_EXPERT = {"expert": Row("expert", quick={"demonstrations": 0})}
+BASELINES = ("gacl", "me-icrl", "vicrl", "bc2l", "irl-correction", "bc", "rcpo", "ppo")
+
+
+def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
+    """An experiment on both tasks, beside the expert who knows the rule."""
+    return Experiment(
+        f"highway driving{summary}",
+        {task: Group(f"tacit/Highway{task}-v0") for task in ("Distance", "Velocity")},
+        {**HIGHWAY_EXPERT, **with_budget(rows, EVALUATION)},
+        quick={
+            "total_steps": 16_384,
+            "bootstrap_steps": 4096,
+            "forward_steps": 4096,
+            "eval_episodes": 20,
+            "minibatches": 20,
+            "pretrain_epochs": 1,
+            "demonstrations": 5,
+        },
+        collect="driving",
+        table="driving",
+        figure="driving",
+        **changes,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+EXPERIMENTS: dict[str, Experiment | Measured] = {
+    "exact-stochasticity": Measured(
+        "the exact method on the gridworld as the dynamics slip more and more",
+        exact_stochasticity.measure,
+        exact_stochasticity.seconds,
+        exact_stochasticity.table,
+        exact_stochasticity.figure,
+    ),
+    "table-experts": Experiment(
+        "experts that know the constraint, on the five robots: what demonstrations can be made of",
+        robots(EARLIER_EXPERTS),
+        {"": Row("expert")},
+        quick={"total_steps": 16_384, "eval_episodes": 4, "demonstrations": 0},
+        collect="expert",
+        table="experts",
+        figure="experts",
+        beside=(BESIDE_EXPERTS,),
+        levels={"earlier demonstrations": EARLIER_EXPERTS},
+    ),
+    "table-robots": replace(
+        ROBOT_TABLE, summary="MCE-ICRL, preset reference, on the five robots", seeds=(0, 1, 2, 3, 4)
+    ),
+    "table-robots-paper": replace(
+        ROBOT_TABLE,
+        summary="MCE-ICRL with the paper's settings on the five robots, a fifth of its iterations",
+        rows={"": Row("mce", "paper")},
+        seeds=(0, 1),
+        steps=PAPER_STEPS,
+    ),
+    "decisions": Experiment(
+        "the decisions of the preset reference, one changed at a time, on three robots",
+        robots(("Pendulum", "HalfCheetah", "Swimmer")),
+        {name: Row("mce", settings=change) for name, change in CHANGES.items()},
+        budget=SHORT,
+        table="seeds",
+        figure="changes",
+    ),
+    "demos-few": Experiment(
+        "MCE-ICRL with 1 and 5 demonstrations on HalfCheetah and Pendulum",
+        {f"{name}, {n}": robot(name, demonstrations=n) for name in ("HalfCheetah", "Pendulum") for n in (1, 5)},
+        {"": Row("mce")},
+        table="seeds",
+        figure="seeds",
+    ),
+    "grid-stochasticity": grid("the four methods and exact ones, stochasticity 0 to 0.5", {**DEEP, **EXACT}),
+    "grid-ppo": grid(
+        "MCE-ICRL with PPO beside the exact solver, and how far it is from it", rows_of(("mce", "mce-exact"))
+    ),
+    "grid-stochasticity-paper": grid("the four methods with their published settings", rows_of(METHODS, "paper")),
+    "grid-contenders": grid(
+        "later contenders and references beside MCE-ICRL",
+        rows_of(("mce", "bc2l", "irl-correction", "bc", "ppo", "rcpo")),
+    ),
+    "grid-tuning": grid(
+        "the record of tuning, four trials a method at two stochasticities",
+        tuning.GRID.rows,
+        groups=slips(tuning.SLIPS),
+        seeds=(100, 101),
+        quick_groups=("slip 0.3",),
+        quick_rows=tuning.GRID.quick_rows,
+        collect=tuning.collect_grid,
+        table=tuning.GRID.table,
+        figure=tuning.GRID.figure,
+    ),
+    "grid-curves": grid("the four methods during training", DEEP, figure="curves"),
+    "grid-maps": grid(
+        "demonstrations, recovered cost and visits on the map",
+        {**DEEP, **rows_of(("mce-exact",))},
+        groups=slips((0.0, 0.3)),
+        seeds=(0,),
+        collect=grid_maps.collect,
+        figure=grid_maps.figure,
+    ),
+    "grid-beta": grid(
+        "MCE-ICRL with four entropy weights", betas((0.01, 0.03, 0.1, 0.3)), figure="curves", ours="beta 0.1"
+    ),
+    "grid-beta-paper": grid(
+        "the paper's settings with its four entropy weights", BETA_ROWS, figure="curves", ours="beta 1e-05"
+    ),
+    "grid-pretraining": grid(
+        "with and without pre-training of the features", _epochs(), figure="curves", ours=PRETRAINED
+    ),
+    "grid-pretraining-paper": grid(
+        "the same with the paper's settings", _epochs("paper"), figure="curves", ours=PRETRAINED
+    ),
+    "robots": five_robots(
+        "the four methods and two references during training",
+        # The further seeds of mce are also those of `table-robots`.
+        {**more_seeds(rows_of((*METHODS, *REFERENCES)), "mce", (3, 4)), **CONTROLS},
+        beside=(EARLIER,),
+    ),
+    "robots-paper": five_robots(
+        "the four methods with their published settings, a fifth of the paper's steps",
+        rows_of(METHODS, "paper"),
+        steps=PAPER_STEPS,
+        beside=(EARLIER,),
+    ),
+    "robots-contenders": five_robots(
+        "later contenders and behaviour cloning beside MCE-ICRL",
+        rows_of(("mce", "bc2l", "irl-correction", "bc")),
+        beside=(EARLIER,),
+    ),
+    "robots-beta": five_robots(
+        "the paper's settings with its four entropy weights, during training", BETA_ROWS, steps=PAPER_STEPS, ours=USUAL
+    ),
+    "robots-pretraining": five_robots(
+        "the paper's settings with and without pre-training, during training",
+        PRETRAINING,
+        steps=PAPER_STEPS,
+        ours=PRETRAINED,
+    ),
+    "table-ablation": Experiment(
+        "the paper's table of ablations on five robots, beside its own numbers",
+        robots(),
+        ABLATION,
+        steps=PAPER_STEPS,
+        ours=USUAL,
+        beside=(ablation(ABLATION),),
+    ),
+    "robots-screens": Experiment(
+        "the five robots in pictures",
+        robots(),
+        {screens.ROW: Row("mce")},
+        seeds=(0,),
+        quick_groups=("Pendulum", "Swimmer"),
+        collect=screens.collect,
+        table=screens.table,
+        figure=screens.figure,
+    ),
+    "robots-noise": stages.Noise(
+        "HalfCheetah with process noise: the four methods",
+        stages.noise_groups(),
+        {"expert": Row("expert", quick={"demonstrations": 5}), **with_budget({**DEEP, **CONTROLS}, SHORT)},
+        quick_groups=("noise 0.01",),
+        figure="values",
+        axis=Axis(
+            "standard deviation of the process noise",
+            log=True,
+            ticks={stages.LOWEST: "none", **{noise: f"{noise:g}" for noise in (1e-3, 1e-2, 1e-1)}},
+        ),
+    ),
+    "transfer": stages.Transfer(
+        "the Ant's cost taken to Point and to BrokenAnt, four methods",
+        robots((*stages.TARGETS, stages.SOURCE)),
+        rows_of((*METHODS, *REFERENCES)),
+        budget=SHORT,
+        table=stages.transfer_table,
+        figure=stages.transfer_figure,
+        beside=(EARLIER_TARGETS,),
+    ),
+    "retraining": stages.Retraining(
+        "five robots: a fresh agent with the frozen cost of MCE-ICRL and of ME-ICRL",
+        robots(),
+        rows_of(("mce", "mce, budget", "me-icrl", "me-icrl, budget", *REFERENCES)),
+        quick_groups=("Pendulum",),
+    ),
+    "demos-count": Experiment(
+        "1 to 50 demonstrations on Pendulum and Swimmer",
+        _counts(),
+        DEMO_ROWS,
+        quick_groups=tuple(f"{name}, {count}" for name in DEMO_ROBOTS for count in (5, 50)),
+        figure="values",
+        axis=_demo_axis("demonstrations", COUNTS, log=True),
+    ),
+    "demos-violating": stages.ViolatingDemonstrations(
+        "20, 50 and 80 % of demonstrations that violate, on Pendulum and Swimmer",
+        stages.share_groups(DEMO_ROBOTS),
+        {
+            "mce": Row("mce"),
+            "mce, equal squares": Row("mce", settings={"expert_square": 0.1}),
+            **rows_of(("me-icrl", "bc")),
+        },
+        quick_groups=tuple(f"{name}, {share} %" for name in DEMO_ROBOTS for share in (0, 50)),
+        table=stages.share_table,
+        figure="values",
+        axis=_demo_axis("violating demonstrations, %", (0.0, 20.0, 50.0, 80.0), log=False),
+        note=stages.CLEAN_NOTE,
+    ),
+    "tuning": Experiment(
+        "the record of tuning: four trials a method on HalfCheetah and Swimmer",
+        robots(tuning.ROBOTS.groups),
+        tuning.ROBOTS.rows,
+        seeds=(100,),
+        quick_rows=tuning.ROBOTS.quick_rows,
+        collect=tuning.collect,
+        table=tuning.ROBOTS.table,
+        figure=tuning.ROBOTS.figure,
+    ),
+    "traffic": highway(
+        " in simulated traffic: MCE-ICRL, the expert, and the baselines",
+        {
+            "mce, reference": Row("mce"),
+            # An eighth (bootstrap and 12 of 100 iterations) or half (25 of 50) of the paper's steps.
+            "mce, paper": Row("mce", "paper", steps={"Distance": 620_000, "Velocity": 625_000}),
+            **{algo: Row(algo, engine="mce") for algo in BASELINES},
+        },
+    ),
+    "traffic-beta": highway(
+        ": MCE-ICRL with four entropy weights",
+        {name: replace(row, steps=200_000) for name, row in betas(PAPER_BETAS).items()},
+    ),
+    "traffic-pretraining": highway(
+        ": the paper's settings with and without pre-training of the features",
+        # Bootstrap and 4 of 100 iterations; 8 of 50. The paper's own column for the velocity rule has no pre-training.
+        {
+            name: replace(row, steps={"Distance": 220_000, "Velocity": 200_000})
+            for name, row in _epochs("paper").items()
+        },
+    ),
+}
+"""The experiments, in the order of the list."""

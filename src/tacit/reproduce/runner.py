@@ -1,0 +1,371 @@
+"""What all experiments have in common: plan the runs, keep what earlier results hold, gather numbers, draw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.algorithms import find as algorithm
+from tacit.errors import RunFailed, UserError
+from tacit.launch import planning, to_stderr
+from tacit.machine import usable_cpus
+from tacit.reproduce import results as results_file
+from tacit.reproduce.catalogue import EXPERIMENTS
+from tacit.reproduce.experiment import Experiment, Measured, Staged
+from tacit.reproduce.figures import FIGURES
+from tacit.reproduce.records import COLLECT
+from tacit.reproduce.results import READABLE, Missing, Record, Results
+from tacit.reproduce.tables import TABLES
+from tacit.run import Run
+from tacit.sweep import Job, Task, prepare, run_tasks
+from tacit.sweep.ray import knock
+from tacit.sweep.time import Pace, forecast, record_of, settings_of
+
+NOWHERE = Path("(not there)")
+NOT_ASKED_FOR = "not asked for (--only)"
+Kept = dict[str | tuple[str, int], Record]
+"""Records of earlier results by the name of the run; those of the experiment itself also by label and seed."""
+Taken = dict[tuple[str, int], Record]
+"""Records that stand for runs which are not here, by label and seed."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Plan
+
+
+def chosen_labels(jobs: Iterable[Job], words: Sequence[str]) -> set[str]:
+    """Labels of the jobs that one of the words names; all without words. UserError for a word that names none.
+
+    A word is a label, its group or its row; any other word is a part of a label.
+    """
+    labels = list(dict.fromkeys(job.label for job in jobs))
+    chosen = set(() if words else labels)
+    for word in words:
+        named = [label for label in labels if word in (label, *label.split(": ", 1))]
+        named = named or [label for label in labels if word and word in label]
+        if not named:
+            raise UserError(f"--only: no run is about {word!r}; these are there: {', '.join(labels)}")
+        chosen |= set(named)
+    return chosen
+
+
+def plan(
+    experiment: Experiment,
+    seeds: Sequence[int],
+    quick: bool,
+    runs: str,
+    *,
+    making: bool = False,
+    kept: Kept | None = None,
+    words: Sequence[str] = (),
+) -> tuple[list[Task], list[Task]]:
+    """(first runs that others need, runs of the experiment). `making` writes the files that are made of the first.
+
+    A run that needs what is not there, or cannot use it, is a task that `can_run` refuses, with the reason. First runs
+    are left out for seeds of which everything is finished, `kept` or not named by the `words`. Where the words name
+    some of the first runs too (the same robot, the same noise), only those are planned.
+    """
+    with planning():
+        if not isinstance(experiment, Staged):
+            return [], _tasks(experiment.jobs(seeds, quick), runs)
+        before: dict[Path, Task] = {}
+        tasks: list[Task] = []
+        stages: list[tuple[list[Task], list[Task]]] = []
+        for seed in seeds:
+            needed = prepare(experiment.first([seed], quick), runs)
+            finished = [task for task in needed if task.done]
+            if making and finished:
+                experiment.make(finished, quick)
+            stages.append((needed, [_task(job, runs) for job in experiment.jobs([seed], quick, finished)]))
+            tasks += stages[-1][1]
+    labels = chosen_labels([task.job for task in tasks], words)
+    for needed, own in stages:
+        if not all(task.done or kept_for(task, kept or {}) for task in own if task.job.label in labels):
+            try:
+                named = chosen_labels([task.job for task in needed], words)
+            except UserError:
+                named = {task.job.label for task in needed}
+            before |= {task.path: task for task in needed if task.job.label in named}
+    return list(before.values()), tasks
+
+
+def _tasks(jobs: Sequence[Job], runs: str) -> list[Task]:
+    """A task for every label and seed, also where two of them are the same run."""
+    tasks = prepare(jobs, runs)
+    there = {(task.job.label, task.job.seed) for task in tasks}
+    twins = [job for job in jobs if (job.label, job.seed) not in there]
+    return [*tasks, *(prepare([job], runs)[0] for job in twins)]
+
+
+def _task(job: Job, runs: str) -> Task:
+    """Prepared, or postponed with the reason."""
+    needed = [job.demos, job.settings["cost"] if job.algo == "retrain" else None]
+    if not all(os.path.exists(file) for file in needed if file is not None):
+        return _postponed(job, "what it learns from is not there")
+    try:
+        return prepare([job], runs)[0]
+    except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
+        return _postponed(job, str(error))
+
+
+def _postponed(job: Job, reason: str) -> Task:
+    return Task(job, NOWHERE, _config(job).get("total_steps"), status="failed", message=reason)
+
+
+def _config(job: Job) -> dict[str, Any]:
+    return asdict(algorithm(job.algo).config(job.env, job.preset, job.settings))
+
+
+def can_run(task: Task) -> bool:
+    """Whether everything is there that the run needs."""
+    return task.path != NOWHERE
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Keep
+
+
+def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
+    """Records in `out`: those of the experiment, and of others that collect the same numbers.
+
+    Of a run that was made more than once, the last counts. Results of another version hold nothing, nor do damaged
+    results of another experiment.
+    """
+    kept: Kept = {}
+    others = {other: entry for other, entry in EXPERIMENTS.items() if other != name}
+    for other, entry in {**others, name: experiment}.items():
+        file = out / f"{other}.json"
+        if isinstance(entry, Measured) or entry.collect != experiment.collect or not file.exists():
+            continue
+        try:
+            results = results_file.read(file)
+        except UserError as error:
+            if other == name:
+                raise
+            to_stderr(f"nothing is taken over from there: {error}")
+            continue
+        if not isinstance(results, dict) or results.get("schema") not in READABLE:
+            to_stderr(f"nothing is taken over from {file}, which was written by another version of Tacit")
+            continue
+        try:
+            for record in results.get("runs", []):
+                if record.get("finished", "") >= kept.get(record["run"], {}).get("finished", ""):
+                    kept[record["run"]] = record
+                if other == name:
+                    kept[record["label"], record["seed"]] = record
+        except (KeyError, TypeError, AttributeError) as error:
+            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {message_of(error)}")
+    return kept
+
+
+def kept_for(task: Task, kept: Kept) -> Record | None:
+    """The earlier record of a task: of a run with the same settings, whose folder may be on another machine.
+
+    What a task learns from may not be here either. Then it has no name yet, and is known by its label, seed and other
+    settings (`tacit.sweep.time.settings_of`; older records have only their number of steps).
+    """
+    record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
+    if record is None:
+        return None
+    if task.path == NOWHERE:
+        config = _config(task.job)
+        same = settings_of(task.job.algo, task.job.env, config)
+        if record.get("settings", same) != same or record["steps"] != config.get("total_steps"):
+            return None
+    return {**record, "label": task.job.label}
+
+
+def taken_over(tasks: Iterable[Task], kept: Kept) -> Taken:
+    """The earlier records of those tasks that are not finished here."""
+    records = {(task.job.label, task.job.seed): kept_for(task, kept) for task in tasks if not task.done}
+    return {key: record for key, record in records.items() if record is not None}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Run and gather
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an experiment is run; see `tacit reproduce --help`."""
+
+    seeds: Sequence[int]
+    runs: str = "runs"
+    quick: bool = False
+    workers: int | None = None
+    ray: str | None = None
+    no_run: bool = False
+    keep: bool = False
+    only: Sequence[str] = ()
+
+    @property
+    def crew(self) -> int | None:
+        """Workers at once; None for as many as a cluster has."""
+        return self.workers or (usable_cpus() if self.ray is None else None)
+
+
+class Runner:
+    """The runs of an experiment: what is to be done, doing it, and what came out."""
+
+    def __init__(self, experiment: Experiment, options: Options, kept: Kept) -> None:
+        if options.ray is not None:
+            knock(options.ray)
+        self.experiment, self.options, self.kept = experiment, options, kept
+        self._spared = kept if options.keep else {}
+        self.before, self.tasks = self._plan(words=options.only)
+        self.labels = chosen_labels([task.job for task in self.tasks], options.only)
+        # Once: what is run for others may change the names of what follows.
+        left = options.keep or options.no_run
+        self.taken = taken_over([task for task in self.tasks if left or task.job.label not in self.labels], kept)
+
+    def _plan(self, making: bool = False, words: Sequence[str] = ()) -> tuple[list[Task], list[Task]]:
+        options = self.options
+        return plan(
+            self.experiment, options.seeds, options.quick, options.runs, making=making, kept=self._spared, words=words
+        )
+
+    def _to_do(self) -> list[Task]:
+        tasks = [task for task in self.tasks if task.job.label in self.labels]
+        return [task for task in tasks if (task.job.label, task.job.seed) not in self.taken]
+
+    @property
+    def wanted(self) -> list[Task]:
+        """All runs that are planned, each once; a task that has no name yet is itself."""
+        tasks = [*self.before, *self._to_do()]
+        return list({(task.path if can_run(task) else id(task)): task for task in tasks}.values())
+
+    def forecast(self, pace: Pace) -> str:
+        return forecast(self.wanted, self.options.crew, pace)
+
+    def run(self) -> None:
+        """Run what is not finished. KeyboardInterrupt stops the workers."""
+        workers, ray = self.options.workers, self.options.ray
+        try:
+            if self.before:
+                run_tasks(self.before, workers=workers, ray=ray)
+                self.tasks = self._plan(making=True)[1]
+            tried = {task.path: task.message for task in self.before}  # what failed there is not tried again
+            for task in self.tasks:
+                task.message = tried.get(task.path, task.message)
+            todo = [task for task in self._to_do() if can_run(task) and task.path not in tried]
+            run_tasks(todo, workers=workers, ray=ray)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on from here") from None
+
+    def results(self) -> Results:
+        """The numbers of all finished runs and what is missing; RunFailed where no run is finished."""
+        for task in self.tasks:
+            if not task.done and task.job.label not in self.labels:
+                task.message = NOT_ASKED_FOR
+        results = gather(self.experiment, self.tasks, self.taken)
+        if self.options.only:  # other seeds stay as well
+            there = {(task.job.label, task.job.seed) for task in self.tasks}
+            results["runs"] += [run for key, run in self.kept.items() if isinstance(key, tuple) and key not in there]
+        if not results["runs"]:
+            report_missing(results["missing"])
+            where = self.options.runs
+            raise RunFailed(f"none of the {len(self.tasks)} runs is finished in {where}: there is nothing to draw")
+        return results
+
+
+def gather(experiment: Experiment, tasks: Iterable[Task], taken: Taken | None = None) -> Results:
+    """{"runs": one record for every finished run, "missing": what is not there, with the reason}.
+
+    `taken` are earlier records, for runs that are not here.
+    """
+    collect = COLLECT[experiment.collect] if isinstance(experiment.collect, str) else experiment.collect
+    runs: list[Record] = []
+    missing: list[Missing] = []
+    for task in tasks:
+        reason = task.message or "not run"
+        if task.done:
+            try:
+                run = Run.open(task.path)
+                runs.append({"label": task.job.label, **record_of(run), **collect(task.job, run)})
+                continue
+            except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+                reason = f"{task.path} is damaged or of another version: {message_of(error)}"
+        elif record := (taken or {}).get((task.job.label, task.job.seed)):
+            runs.append(record)
+            continue
+        missing.append({"label": task.job.label, "seed": task.job.seed, "run": task.path.name, "reason": reason})
+    return {"runs": runs, "missing": missing}
+
+
+def report_missing(missing: Sequence[Missing]) -> None:
+    for run in missing:
+        to_stderr(f"missing: {run['label']}, seed {run['seed']}: {run['reason']}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Draw
+
+
+def draw(experiment: Experiment | Measured, results: Any) -> tuple[str, bytes]:
+    """(table, figure)."""
+    if isinstance(experiment, Measured):
+        return experiment.table(results), experiment.figure(results)
+    table = TABLES[experiment.table] if isinstance(experiment.table, str) else experiment.table
+    figure = FIGURES[experiment.figure] if isinstance(experiment.figure, str) else experiment.figure
+    text = table(experiment, results)
+    lost = results.get("missing") or []
+    if lost:
+        text += "\nMissing: " + "; ".join(f"{run['label']}, seed {run['seed']}" for run in lost) + ".\n"
+    return text, figure(experiment, results)
+
+
+def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple[str, bytes]:
+    """(table, figure) from a file; UserError when these are not results that this version can draw."""
+    if not isinstance(results, dict) or results.get("schema", READABLE[0]) not in READABLE:
+        raise UserError(f"{where} was written by another version of Tacit; measure again, or use that version")
+    try:
+        return draw(experiment, results)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{where} does not hold the numbers that are drawn (of another version?): {message_of(error)}"
+        ) from None
+
+
+def message_of(error: Exception) -> str:
+    """What was wrong with a file, for a person."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
+def summary_of(results: Any) -> str:
+    """One line about results: how many repetitions, of which commit, from when."""
+    if not isinstance(results, dict) or not isinstance(results.get("provenance"), dict):
+        return "not results of an experiment"
+    if results.get("schema", READABLE[0]) not in READABLE:
+        return "written by another version of Tacit"
+    provenance: Mapping[str, Any] = results["provenance"]
+    if "runs" in results:
+        seeds = sorted({run["seed"] for run in results["runs"]})
+        text = f"{len(results['runs'])} runs, seeds {', '.join(map(str, seeds))}"
+        text += f", {len(results['missing'])} missing" if results.get("missing") else ""
+        commits = {run["commit"] for run in results["runs"]}
+    else:
+        text, commits = f"{results.get('sets')} sets", {provenance.get("commit")}
+    short = sorted(str(commit)[:7] + ("-dirty" if "dirty" in str(commit) else "") for commit in commits)
+    return f"{text}; commit {', '.join(short)}; {str(provenance.get('started'))[:10]}"
+
+
+def seeds_of(text: str | None, default: Sequence[int]) -> list[int]:
+    """Seeds as a user gives them: how many ("3"), or which ("0,1,7")."""
+    if text is None:
+        return list(default)
+    try:
+        numbers = list(dict.fromkeys(int(part) for part in text.removesuffix(",").split(",")))
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0:
+        raise UserError(f"--seeds takes a number of seeds (3) or a list of seeds (0,1,2), not {text!r}")
+    if "," in text:
+        return numbers
+    if numbers[0] < 1:
+        raise UserError("--seeds 0 leaves nothing to measure; `--seeds 0,` is the seed 0 alone")
+    return list(range(numbers[0]))

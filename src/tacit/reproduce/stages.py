@@ -1,0 +1,327 @@
+"""Experiments in two stages: runs that need what other runs make.
+
+`robots-noise`: after every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of
+position and velocity, for the demonstrator as for the learner. Experts are trained in the noise first (seed 0), also in
+none, and their violation-free episodes are the demonstrations of all methods and seeds; their own row has all of their
+episodes. The controls are the clone with which the methods begin (`bc`), and one that follows the reward alone. VICRL's
+prior in the noise is the published one.
+
+`transfer`: the four methods learn a cost of (x, y) on the Ant, as earlier work did for Point, and a fresh agent follows
+the target's reward and that frozen cost (algorithm `retrain`: what exceeds the usual threshold is charged, 1 at most,
+with a budget of 0). For Point also costs of x alone: the Ant's demonstrations all run one way and hardly know y > 0,
+through which Point must travel. Beside them PPO without cost, and RCPO with the target's true cost. A cost that forbids
+nothing that its learner tried is charged as nothing: such a seed counts as any other. The group Ant has the runs in
+which the costs were learned.
+
+`retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
+all inputs; also charged as they are, with a budget of what the demonstrations cost ("budget"). Fresh agents have seeds
+of their own (1000 more): with the same seed they would begin with the same network.
+
+`demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
+(seeds 50 to 52): of their episodes, those that break the constraint at least once take the place of the last 10, 25 or
+40 of the 50. So a violating demonstration is a good one by the reward, and a whole one; nothing tells it from the
+others. Returns are compared with the clean 50. MCE-ICRL is there twice: the preset's large square on demonstrations
+forgives whatever was ever demonstrated; with a small one, as small as the learner's, it matters how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from tacit import demos as demonstrations
+from tacit.demos import Demonstrations
+from tacit.demos.data import Trajectory, from_trajectories
+from tacit.envs.registry import make_vec
+from tacit.errors import RunFailed
+from tacit.launch import to_stderr
+from tacit.policy import Policy
+from tacit.reproduce import figures, overall, tables
+from tacit.reproduce.experiment import Experiment, Group, Row, Staged
+from tacit.reproduce.parts import METHODS, REFERENCES, robot, shortened
+from tacit.reproduce.records import group_of
+from tacit.reproduce.results import Missing, Record, Results
+from tacit.run import Run, storage
+from tacit.sweep import Job, Task
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Noise
+
+EXPERT = "expert"
+NOISY = {"vicrl": {"prior": [9.0, 1.0]}}
+LOWEST = 1e-4
+"""Where no noise is drawn on a logarithmic axis."""
+EXPERT_LATER = "(demonstrations of the expert in the noise)"
+
+
+def noise_groups() -> dict[str, Group]:
+    """A group per noise."""
+    env = "tacit/HalfCheetah-v0"
+    noisy = {f"noise {noise:g}": Group(env, {"noise": noise}, value=noise) for noise in (1e-3, 1e-2, 1e-1)}
+    return {"no noise": Group(env, value=LOWEST), **noisy}
+
+
+@dataclass(frozen=True)
+class Noise(Staged):
+    """Experts in the noise, then methods that learn from them. The first row is the experts'."""
+
+    def _names(self, quick: bool) -> list[str]:
+        """The largest noise first: whether its expert finds legal episodes at all is the first thing to know."""
+        return [name for name in reversed([*self.groups]) if not quick or name in (self.quick_groups or ())]
+
+    def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
+        """An expert for each noise."""
+        return [self.job(name, EXPERT, self.rows[EXPERT], self.seeds[0], quick) for name in self._names(quick)]
+
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """The experts, and one run per seed, method and noise."""
+        files = {group_of(task.job.label): str(task.path / "demos.npz") for task in finished}
+        jobs = self.first(seeds, quick) if self.seeds[0] in seeds else []
+        for seed in seeds:
+            for name, row in self.rows.items():
+                for group in self._names(quick) if name != EXPERT else ():
+                    world = replace(self.groups[group], demos=files.get(group, EXPERT_LATER))
+                    rates = shortened(row.algo, world.env) if name in METHODS else {}
+                    settings = {**rates, **row.settings, **(NOISY.get(name, {}) if world.env_kwargs else {})}
+                    jobs.append(self.job(group, name, replace(row, settings=settings), seed, quick, world))
+        return jobs
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Frozen costs
+
+SHIFT = 1000
+SOURCE = "Ant"
+TARGETS = ("Point", "BrokenAnt")
+X_ALONE = ", x alone"
+INPUTS = {"": ["x_position", "y_position"], X_ALONE: ["x_position"]}
+"""What the costs read, by the end of the row's name."""
+BUDGET = ", budget"
+"""The end of the name of a row whose agents are charged the cost itself (`retrain.Config.charge`)."""
+COST_LATER = "(a cost that is still to be learned)"
+TRANSFER_GROUPS = (TARGETS[0], TARGETS[0] + X_ALONE, TARGETS[1], SOURCE, SOURCE + X_ALONE)
+
+
+@dataclass(frozen=True)
+class FrozenCost(Staged):
+    """Costs are learned, then fresh agents follow them."""
+
+    def fresh(self, group: str, name: str, finished: Sequence[Task], source: str, seed: int, quick: bool) -> Job:
+        """A fresh agent with the cost that a finished run of that row and seed learned."""
+        paths = {(task.job.label, task.job.seed): str(task.path) for task in finished}
+        learned = name.removesuffix(BUDGET)
+        settings = {"cost": paths.get((f"{source}: {learned}", seed), COST_LATER), "free": True}
+        row = Row("retrain", settings=settings if learned == name else {**settings, "charge": "budget"})
+        return self.job(group, name, row, SHIFT + seed, quick, robot(group))
+
+
+@dataclass(frozen=True)
+class Transfer(FrozenCost):
+    """Costs of the Ant, followed by other robots."""
+
+    def sources(self, quick: bool) -> dict[str, Row]:
+        """Methods and what their costs read."""
+        return {
+            algo + end: Row(algo, settings={**shortened(algo, robot(SOURCE).env), "inputs": inputs})
+            for end, inputs in INPUTS.items()
+            for algo in (METHODS[:2] if quick else METHODS)
+        }
+
+    def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
+        """Costs of the Ant."""
+        rows = self.sources(quick)
+        return [self.job(SOURCE, name, row, seed, quick) for seed in seeds for name, row in rows.items()]
+
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """One fresh agent per seed, target and cost, and the references; and where the costs come from."""
+        jobs = self.first(seeds, quick)
+        for seed in seeds:
+            for target in TARGETS:
+                for name in self.sources(quick):
+                    if target == TARGETS[0] or name in METHODS:
+                        jobs.append(self.fresh(target, name, finished, SOURCE, seed, quick))
+                for algo in REFERENCES:
+                    jobs.append(self.job(target, algo, Row(algo), seed, quick))
+        return jobs
+
+
+@dataclass(frozen=True)
+class Retraining(FrozenCost):
+    """Costs of `robots`, followed by fresh agents on the same robot."""
+
+    def _names(self, quick: bool) -> list[str]:
+        return [name for name in self.groups if not quick or name in (self.quick_groups or ())]
+
+    def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
+        """Runs of `robots`, whose costs are tested."""
+        learned = [name for name in self.rows if name not in REFERENCES and not name.endswith(BUDGET)]
+        return [
+            self.job(group, algo, Row(algo), seed, quick)
+            for seed in seeds
+            for group in self._names(quick)
+            for algo in learned
+        ]
+
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """Two fresh agents per seed, robot and method, and the references of `robots`."""
+        return [
+            self.job(group, name, Row(name), seed, quick)
+            if name in REFERENCES
+            else self.fresh(group, name, finished, group, seed, quick)
+            for seed in seeds
+            for group in self._names(quick)
+            for name in self.rows
+        ]
+
+
+def by_inputs(results: Results) -> Results:
+    """The results with costs of x alone as groups of their own, and Point's references in both of its groups."""
+
+    def labels(label: str) -> list[str]:
+        group, _, row = label.partition(": ")
+        plain = row.removesuffix(X_ALONE)
+        own = [label] if plain == row else []
+        both = plain != row or (group == TARGETS[0] and row in REFERENCES)
+        return [*own, f"{group}{X_ALONE}: {plain}"] if both else own
+
+    runs: list[Record] = [{**run, "label": label} for run in results["runs"] for label in labels(run["label"])]
+    lost = results.get("missing") or []
+    missing: list[Missing] = [{**run, "label": label} for run in lost for label in labels(run["label"])]
+    return {**results, "runs": runs, "missing": missing}
+
+
+def transfer_table(experiment: Experiment, results: Results) -> str:
+    """The targets have no demonstrations, and Point's references are the same runs whatever a cost reads."""
+    apart, rows = by_inputs(results), list(experiment.rows)
+    together = overall.table(apart, TARGETS, rows, scores=[overall.BROKEN])
+    return together + tables.by_group(apart, TRANSFER_GROUPS, rows, experiment.beside)
+
+
+def transfer_figure(experiment: Experiment, results: Results) -> bytes:
+    return figures.curves_of(by_inputs(results), TRANSFER_GROUPS, list(experiment.rows))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Demonstrations that violate
+
+SHARES = (0.2, 0.5, 0.8)
+VIOLATORS = (50, 51, 52)
+ENVS = 50
+MOST_EPISODES = 400
+"""Of each violator."""
+MIXED_LATER = "(demonstrations of which some violate)"
+CLEAN_NOTE = "*Demonstrations* are here those that come with Tacit, without violations, also where some were replaced."
+
+
+def share_groups(names: Sequence[str]) -> dict[str, Group]:
+    """A group per robot and share of violating demonstrations."""
+    shares = (0.0, *SHARES)
+    return {f"{name}, {100 * s:g} %": replace(robot(name), value=100 * s) for name in names for s in shares}
+
+
+def robot_of(label: str) -> str:
+    """The robot of "Pendulum, 50 %: mce" or of "Pendulum: ppo"."""
+    return label.partition(":")[0].partition(",")[0]
+
+
+@dataclass(frozen=True)
+class ViolatingDemonstrations(Staged):
+    """Violators are trained, their episodes mixed with clean demonstrations, and methods learn from the mixture."""
+
+    def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
+        """Those who violate."""
+        names = dict.fromkeys(map(robot_of, self.groups))
+        violators = VIOLATORS[:1] if quick else VIOLATORS
+        return [self.job(name, "ppo", Row("ppo"), seed, quick, robot(name)) for name in names for seed in violators]
+
+    def make(self, tasks: Sequence[Task], quick: bool = False) -> None:
+        """Write the mixed demonstrations that are not there yet; report what cannot be made, and make the rest."""
+        for violators in by_robot(tasks, quick).values():
+            files = {share: mixed_file(violators, share) for share in SHARES}
+            absent = {share: file for share, file in files.items() if not file.exists()}
+            bad = violating(violators) if absent else []
+            for share, file in absent.items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    demonstrations.save(mixed(violators[0].job.env, bad, share), file)
+                except RunFailed as error:
+                    to_stderr(str(error))
+
+    def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
+        """One run per seed, robot, share and method; `finished` are those who violate."""
+        violators = by_robot(finished, quick)
+        jobs = []
+        for seed in seeds:
+            for name, group in self.groups.items():
+                if quick and name not in (self.quick_groups or ()):
+                    continue
+                share, there = (group.value or 0.0) / 100, violators.get(robot_of(name))
+                file = None if not share else str(mixed_file(there, share)) if there else MIXED_LATER
+                for row_name, row in self.rows.items():
+                    jobs.append(self.job(name, row_name, row, seed, quick, replace(group, demos=file)))
+        return jobs
+
+
+def by_robot(tasks: Sequence[Task], quick: bool) -> dict[str, list[Task]]:
+    """Violators of robots where all of them are there: a mixture of fewer would be another experiment."""
+    tasks_of: dict[str, list[Task]] = {}
+    for task in tasks:
+        tasks_of.setdefault(robot_of(task.job.label), []).append(task)
+    needed = 1 if quick else len(VIOLATORS)
+    return {name: violators for name, violators in tasks_of.items() if len(violators) == needed}
+
+
+def mixed_file(tasks: Sequence[Task], share: float) -> Path:
+    """Where the mixed demonstrations are, beside the run folders; named after the policies that violate."""
+    policies = [storage.sha256_of_file(task.path / "model" / "policy.safetensors") for task in tasks]
+    digest = storage.sha256_of_bytes("".join([clean(tasks[0].job.env).sha256, *policies]).encode())[:8]
+    name = robot_of(tasks[0].job.label).lower()
+    return tasks[0].path.parent / "demonstrations" / f"{name}-{digest}-{100 * share:g}.npz"
+
+
+def clean(env: str) -> Demonstrations:
+    """The demonstrations that come with Tacit."""
+    included = demonstrations.shipped(env)
+    assert included is not None
+    return demonstrations.load(included)
+
+
+def mixed(env: str, bad: Sequence[Trajectory], share: float) -> Demonstrations:
+    """The clean demonstrations, the last `share` of them replaced by the first of those that violate."""
+    good = clean(env)
+    wrong = round(share * len(good))
+    if len(bad) < wrong:
+        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, {wrong} are needed")
+    both = [*good.subset(np.arange(len(good) - wrong)), *bad[:wrong]]
+    card = {**good.card, "source": f"{good.card.get('source')}; {wrong} of {len(good)} by PPO without cost, violating"}
+    return replace(from_trajectories(both, card), card=card)
+
+
+def violating(tasks: Sequence[Task]) -> list[Trajectory]:
+    """Episodes in which the constraint is broken at least once, of the policies of finished runs by turns."""
+    turns = chain.from_iterable(zip_longest(*map(_violating, tasks)))
+    return [episode for episode in turns if episode is not None]
+
+
+def _violating(task: Task) -> list[Trajectory]:
+    policy = Policy.from_arrays(*Run.open(task.path).load_model("policy"))
+    env = make_vec(task.job.env, ENVS)
+    try:
+        sampled = demonstrations.collect(env, policy, MOST_EPISODES, seed=30_000 + task.job.seed)
+    finally:
+        env.close()
+    assert sampled.costs is not None
+    return [sampled[int(i)] for i in np.flatnonzero(np.add.reduceat(sampled.costs, sampled.step_offsets) > 0)]
+
+
+def share_table(experiment: Experiment, results: Results) -> str:
+    """Beside what the clean demonstrations earn: the return of a mixture measures nothing."""
+    envs = {robot_of(name): group.env for name, group in experiment.groups.items()}
+    earned = {name: float(np.mean(clean(env).returns)) for name, env in envs.items()}
+    experts = {name: {"return": value, "terminated_return": value} for name, value in earned.items()}
+    runs: list[Record] = [{**run, "expert": experts[robot_of(run["label"])]} for run in results["runs"]]
+    return tables.comparison(experiment, {**results, "runs": runs})

@@ -1,0 +1,611 @@
+"""The tables of experiments, in Markdown, from the numbers alone. `TABLES` has them by name.
+
+comparison    a table per group, a row per method; all groups together; what the costs know
+seeds         a row per label with every seed; cost and map, speed
+grid          a table per number, a column per group
+driving       a table per task with the ends of episodes, beside the expert
+experts       a row per robot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.envs.traffic import SIMULATED
+from tacit.reproduce import overall
+from tacit.reproduce.experiment import Beside, Experiment, Number
+from tacit.reproduce.markdown import error, header, line, short, with_error
+from tacit.reproduce.records import (
+    ENDS,
+    agent_of,
+    demonstrated,
+    expert_of,
+    groups_in,
+    labelled,
+    rows_in,
+    runs_of,
+    steps_made,
+    wanted,
+)
+from tacit.reproduce.results import AGENTS, Agent, Evaluation, Record, Results
+from tacit.stats import bootstrap_interval, clopper_pearson
+
+Runs = Sequence[Record]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parts
+
+
+def values_of(runs: Runs, agent: Agent, key: str) -> np.ndarray:
+    return np.array([agent_of(run, agent).get(key, np.nan) for run in runs])
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of agents."""
+
+    title: str
+    cell: Callable[[Runs, Agent], str]
+    """Of the runs in a row, at least one, and the kind of policy."""
+
+    def called(self, title: str) -> Column:
+        return Column(title, self.cell)
+
+
+def agents_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[tuple[str, str, Runs]],
+    agent: Agent,
+    beside: Sequence[Beside] = (),
+    first: str = "",
+    expert: Evaluation | None = None,
+) -> str:
+    """A table with a row per (name, label, runs); "-" where no run has this kind of policy.
+
+    `expert` is what demonstrators do, for a first line; {} where no run knows them.
+    """
+    head = [first, *(column.title for column in columns), *(other.title for other in beside)]
+    lines = [f"**{title}**", "", *header(head)]
+    if expert is not None:
+        lines.append(_expert_line(expert, head))
+    for name, label, runs in rows:
+        there = [run for run in runs if agent in run]
+        cells = [name, *(column.cell(there, agent) if there else "-" for column in columns)]
+        lines.append(line([*cells, *(_cell_beside(other, label, there) for other in beside)]))
+    return "\n".join(lines)
+
+
+def _cell_beside(other: Beside, label: str, runs: Runs) -> str:
+    if label not in other.over:
+        return other.cells.get(label, "")
+    reached = [run["stochastic"]["terminated_return"] for run in runs]
+    return f"{np.mean(reached) / other.over[label]:.2f}" if reached else "-"
+
+
+def _expert_line(expert: Evaluation, head: Sequence[str]) -> str:
+    cells = ["demonstrations"] + ["-"] * (len(head) - 1)
+    for key in ("return", "terminated_return", "feasible_return"):
+        if key in expert:
+            cells[head.index(key.replace("_", " "))] = short(expert[key], expert[key])
+    if "violation_rate_step" in expert:
+        cells[head.index("violating steps")] = f"{100 * expert['violation_rate_step']:.3f} %"
+    return line(cells)
+
+
+def _steps(runs: Runs, agent: Agent) -> str:
+    steps = [steps for steps in map(steps_made, runs) if steps]
+    return f"{np.mean(steps) / 1e6:.3g}M" if len(steps) == len(runs) else "-"
+
+
+def _mean(key: str) -> Callable[[Runs, Agent], str]:
+    return lambda runs, agent: with_error(values_of(runs, agent, key))
+
+
+def _percent(key: str, spread: bool = True) -> Callable[[Runs, Agent], str]:
+    def cell(runs: Runs, agent: Agent) -> str:
+        shares = values_of(runs, agent, key)
+        if np.isnan(shares).any():
+            return "-"
+        return (
+            f"{100 * shares.mean():.3f}"
+            + (f" ± {100 * error(shares):.3f}" if spread and len(shares) > 1 else "")
+            + " %"
+        )
+
+    return cell
+
+
+def _episodes(runs: Runs, agent: Agent) -> str:
+    broken, episodes = (int(np.nansum(values_of(runs, agent, key))) for key in ("count", "n"))
+    if not episodes:
+        return "-"
+    return f"{broken} of {episodes} ({100 * clopper_pearson(broken, episodes, side='upper').high:.1f} %)"
+
+
+def _seeds(key: str) -> Callable[[Runs, Agent], str]:
+    def cell(runs: Runs, agent: Agent) -> str:
+        parts = zip(runs, values_of(runs, agent, key), values_of(runs, agent, "count"), strict=True)
+        return ", ".join(
+            f"{short(x, x)}{f' ({count:.0f})' if np.isfinite(count) else ''}{FREE if charges_nothing(run) else ''}"
+            for run, x, count in parts
+        )
+
+    return cell
+
+
+def _ratio(runs: Runs, agent: Agent) -> str:
+    stopped = values_of(runs, agent, "terminated_return")
+    ratios = [own / other for own, other in zip(stopped, map(demonstrated, runs), strict=True) if other]
+    return f"{np.mean(ratios):.2f}" if ratios else "-"
+
+
+def _minutes(runs: Runs, agent: Agent = "stochastic") -> str:
+    timed = [seconds for run in runs if (seconds := run.get("seconds"))]  # an interrupted run has no time
+    return f"{np.mean(timed) / 60:.1f}" if timed else "-"
+
+
+def _iqm(runs: Runs, agent: Agent) -> str:
+    middle = bootstrap_interval(values_of(runs, agent, "return"), rng=np.random.default_rng(0), resamples=10_000)
+    return "{} [{}, {}]".format(*(short(end, middle.value) for end in middle))
+
+
+FREE = " °"
+NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that this agent was charged nothing."
+
+
+def charges_nothing(run: Record) -> bool:
+    """Whether it is of a fresh agent whose frozen cost forbids nothing."""
+    charge = (run.get("source") or {}).get("charge")
+    return charge is not None and charge["kind"] == "excess" and not charge["top"] > charge["threshold"]
+
+
+COUNT = Column("seeds", lambda runs, agent: str(len(runs)))
+STEPS = Column("steps", _steps)
+RETURN = Column("return", _mean("return"))
+TERMINATED = Column("terminated return", _mean("terminated_return"))
+FEASIBLE = Column("feasible return", _mean("feasible_return"))
+EPISODES = Column("violating episodes (95 % at most)", _episodes)
+SEEDS = Column("terminated return (violating episodes) of each seed", _seeds("terminated_return"))
+OVER = Column("over demonstrations", _ratio)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# comparison
+
+COMPARISON = (
+    COUNT,
+    STEPS,
+    RETURN,
+    TERMINATED,
+    FEASIBLE,
+    Column("violating steps", _percent("violation_rate_step")),
+    Column("violating steps, stopped at the first", _percent("violation_rate_terminated")),
+    EPISODES,
+    Column("begin in violation", _percent("initial_violation_rate")),
+    SEEDS,
+    OVER,
+    Column("minutes a run", _minutes),
+)
+STATES = ("tried", "nominal", "perturbed")
+COST_HEAD = (
+    "",
+    "AUROC on everything tried",
+    "the same outside the open band",
+    "AUROC on nominal states",
+    "AUROC on perturbed demonstrations",
+    "AUPRC on these three",
+    "IoU at the learned threshold on these three",
+    "false alarms on nominal states",
+    "boundary of each seed",
+    "its error outside the open band",
+    "held-out demonstrations rejected",
+)
+NOTE = (
+    "Mean ± standard error over seeds; the last policy of each, on episodes of its own. *Terminated "
+    "return* stops at the first violation, as the paper's reward does; *over demonstrations* is its ratio to theirs "
+    "(also terminated). *Feasible return* is the same, but an episode that begins in violation counts 0. The bound of "
+    "violating episodes takes the episodes of all seeds together. AUROC on everything that its own learner tried is "
+    "not the same question for every method; on nominal states and perturbed demonstrations it is. The open band lies "
+    "between the outermost demonstration and the wall: nothing can be known there. Everything tried is about as many "
+    "steps of the nominal agent as of all later phases. All is said of the cost that drives the policy, but for the "
+    "boundaries of mce, which its map draws. Held out are demonstrations that a run did not learn from; where it "
+    "learned from all there are, none can be rejected wrongly (-)."
+)
+WITHOUT_COST = ("ppo, cloned",)
+"""Rows whose cost network is not used."""
+
+
+def comparison(experiment: Experiment, results: Results) -> str:
+    """All groups together, then a table per group and kind of policy, and what the costs know."""
+    groups, rows = list(experiment.groups), list(experiment.rows)
+    together = overall.table(results, groups, rows, experiment.ours)
+    return together + by_group(results, groups, rows, experiment.beside, experiment.note)
+
+
+def by_group(
+    results: Results, groups: Sequence[str], rows: Sequence[str], beside: Sequence[Beside] = (), note: str = ""
+) -> str:
+    """A table per group and kind of policy, a row per method; and what the costs know."""
+    parts = []
+    labels = wanted(results)
+    for agent in AGENTS:
+        for group in groups_in(results, groups):
+            # A row of which no run was wanted is left out; where its runs are missing, its line is empty.
+            names = [row for row in rows_in(results, rows) if f"{group}: {row}" in labels]
+            lines = [(row, f"{group}: {row}", runs_of(results, group, row)) for row in names]
+            expert = expert_of(results, group) or {} if agent == "stochastic" else None
+            parts.append(agents_table(f"{group}, {agent} policy", COMPARISON, lines, agent, beside, expert=expert))
+    parts += [_costs(results, group, rows) for group in groups_in(results, groups)]
+    free = NOTE_FREE if any(map(charges_nothing, results["runs"])) else ""
+    text = "\n\n".join(filter(None, [*parts, NOTE, free, *(other.note for other in beside)])) + "\n"
+    return text + (f"\n{note}\n" if note else "")
+
+
+def _costs(results: Results, group: str, rows: Sequence[str]) -> str:
+    """What the costs of a group know of the truth; "" where no method has one."""
+    lines = []
+    for row in rows_in(results, rows):
+        runs = [run for run in runs_of(results, group, row) if (run.get("detection") or {}).get("cost")]
+        if runs and row not in WITHOUT_COST:
+            lines.append(line([row, *_cost_cells(runs)]))
+    return "\n".join([f"**{group}, costs**", "", *header(COST_HEAD), *lines]) if lines else ""
+
+
+def _detection(run: Record) -> dict[str, Any]:
+    return run.get("detection") or {}
+
+
+def _boundaries(runs: Runs) -> str:
+    return ", ".join(str((run.get("threshold") or {}).get("found") or "none") for run in runs)
+
+
+def _cost_cells(runs: Runs) -> list[str]:
+    costs = [_detection(run)["cost"] for run in runs]
+
+    def mean(states: str, key: str, percent: bool = False) -> str:
+        values = [cost["on"].get(states, {}).get(key) for cost in costs]
+        values = [value for value in values if value is not None]
+        if not values:
+            return "-"
+        few = f" ({len(values)} of {len(runs)} seeds)" if len(values) < len(runs) else ""
+        return (f"{100 * np.mean(values):.1f} %" if percent else f"{np.mean(values):.3f}") + few
+
+    errors = [wall["error"] for run in runs if (wall := run.get("threshold")) and wall.get("error") is not None]
+    held = [cost.get("rejected", {}).get("trajectories") for cost in costs]
+    lost = [entry["value"] for entry in held if entry is not None]
+    return [
+        mean("tried", "auroc"),
+        mean("tried", "auroc_outside"),
+        mean("nominal", "auroc"),
+        mean("perturbed", "auroc"),
+        " / ".join(mean(states, "auprc") for states in STATES),
+        " / ".join(mean(states, "iou") for states in STATES),
+        mean("nominal", "false_alarms", percent=True),
+        _boundaries(runs) if any(run.get("threshold") for run in runs) else "-",
+        f"{np.mean([value for value in errors if value is not None]):.3g} ({len(errors)} of {len(runs)} seeds)"
+        if errors
+        else "-",
+        f"{100 * np.mean(lost):.1f} %" if lost else "-",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# seeds
+
+EVERY_SEED = (
+    STEPS,
+    RETURN,
+    TERMINATED,
+    FEASIBLE,
+    Column("violating steps", _percent("violation_rate_step", spread=False)),
+    Column("violating steps, stopped at the first", _percent("violation_rate_terminated", spread=False)),
+    EPISODES,
+    Column("begin in violation", _percent("initial_violation_rate", spread=False)),
+    SEEDS.called("terminated return of each seed"),
+    OVER,
+)
+MAP_HEAD = (
+    "",
+    "AUROC of the map on everything tried",
+    "outside the open band",
+    "on perturbed demonstrations",
+    "AUROC of the driving cost",
+    "boundary (each seed)",
+    "error outside the open band",
+    "resets",
+    "minutes a run",
+    "env steps/s",
+    "of these learning",
+)
+
+
+def seeds(experiment: Experiment, results: Results) -> str:
+    """A table for the groups of a single row, or a table per group with its rows."""
+    rows = list(experiment.rows)
+    if len(rows) == 1:
+        return by_label(results, [experiment.label(group, rows[0]) for group in experiment.groups], experiment.beside)
+    labels = [[experiment.label(group, row) for row in rows] for group in experiment.groups]
+    return "\n".join(by_label(results, part, experiment.beside) for part in labels)
+
+
+def by_label(results: Results, labels: Sequence[str], beside: Sequence[Beside]) -> str:
+    """Stochastic policy with every seed, then the deterministic one, then cost and map; a row per label."""
+    rows = [(label, label, labelled(results, label)) for label in labels]
+    others = beside or (Beside(""),)
+    parts = [agents_table(f"{agent} policy", EVERY_SEED, rows, agent, others) for agent in AGENTS]
+    lines = [line([label, *_map_cells(runs)]) for label, _, runs in rows]
+    parts.append("\n".join(["**cost and map**", "", *header(MAP_HEAD), *lines]))
+    return "\n\n".join([*parts, _note_on_seeds(results)]) + "\n"
+
+
+def _note_on_seeds(results: Results) -> str:
+    episodes = sorted({int(agent_of(run, agent)["n"]) for run in results["runs"] for agent in AGENTS})
+    return (
+        f"Mean ± standard error over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
+        "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
+        "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one. "
+        "Everything tried is about as many steps of the nominal agent as of all later phases. "
+        "*Feasible return* is the terminated one, but an episode that begins in violation counts 0. The open band lies "
+        "between the outermost demonstration and the wall: nothing can be known there. The last column leaves out "
+        "start-up, map and evaluation."
+    )
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean, smallest and largest; with the number of seeds where some have none."""
+    numbers = [value for value in values if value is not None]
+    few = f", {len(numbers)} of {len(values)} seeds" if len(numbers) < len(values) else ""
+    return f"{np.mean(numbers):.3f} ({min(numbers):.3f} to {max(numbers):.3f}){few}" if numbers else "-"
+
+
+def _map_cells(runs: Runs) -> list[str]:
+    if not runs:
+        return ["-"] * (len(MAP_HEAD) - 1)
+
+    def on(kinds: Sequence[str], states: str, key: str) -> list[float | None]:
+        """The first of map and cost that a run has."""
+        parts: list[dict[str, Any]] = [next(filter(None, map(_detection(run).get, kinds)), {"on": {}}) for run in runs]
+        return [part["on"].get(states, {}).get(key) for part in parts]
+
+    timed = [(run, seconds) for run in runs if (seconds := run["seconds"])]  # an interrupted run has no time
+    speeds = [(steps_made(run) or 0) / seconds for run, seconds in timed]
+    learning = [
+        (steps_made(run) or 0) / sum(phases[phase] for phase in ("rollouts", "PPO", "inverse", "set-up"))
+        for run, _ in timed
+        if (phases := run.get("phases"))
+    ]
+    return [
+        spread(on(("map", "cost"), "tried", "auroc")),
+        spread(on(("map", "cost"), "tried", "auroc_outside")),
+        spread(on(("map", "cost"), "perturbed", "auroc")),
+        spread(on(("cost",), "tried", "auroc")),
+        _boundaries(runs),
+        spread([(run["threshold"] or {}).get("error") for run in runs]),
+        ", ".join(str(run["resets"]) for run in runs),
+        _minutes(runs),
+        f"{np.mean(speeds):,.0f}" if speeds else "-",
+        f"{np.mean(learning):,.0f}" if learning else "-",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# grid
+
+
+def number(*path: str, scale: float = 1.0) -> Number:
+    """What a record has at the end of this path; None where it ends before."""
+
+    def of(run: Record) -> float | None:
+        value: Any = run
+        for key in path:
+            value = (value or {}).get(key)
+        return None if value is None else scale * float(value)
+
+    return of
+
+
+def beyond_the_expert(run: Record) -> float | None:
+    earned, expert = run["exact"].get("return"), (run.get("expert") or {}).get("return")
+    return None if earned is None or expert is None else earned - expert
+
+
+ON = ("detection", "cost", "on")
+VIOLATING = number("exact", "violation_rate_step", scale=100.0)
+GRID: dict[str, Number] = {
+    "return": number("exact", "return"),
+    "violating steps, %": VIOLATING,
+    "violating episodes, %": number("exact", "violation_rate_episode", scale=100.0),
+    "violations beyond the expert's (discounted visits)": number("exact", "excess_violation_occupancy"),
+    "terminated return, sampled (no start violates: the feasible return is the same)": number(
+        "stochastic", "terminated_return"
+    ),
+    "violating steps, stopped at the first, sampled, %": number("stochastic", "violation_rate_terminated", scale=100.0),
+    "deterministic policy: return, sampled": number("deterministic", "return"),
+    "deterministic policy: violating steps, sampled, %": number("deterministic", "violation_rate_step", scale=100.0),
+    "AUROC of the cost, all cells alike": number("exact", "auroc"),
+    "AUROC on nominal states": number(*ON, "nominal", "auroc"),
+    "AUROC on everything tried": number(*ON, "tried", "auroc"),
+    "AUPRC of the cost, all cells alike": number("exact", "auprc"),
+    "best IoU of the cost, all cells alike": number("exact", "best_iou"),
+    "IoU at the learned threshold, all cells alike": number(*ON, "uniform", "iou"),
+    "KL to the soft-optimal policy for the same cost, nats a step": number("exact", "kl_per_step"),
+}
+GRID_EXPERT = {
+    "return": number("expert", "return"),
+    "violating steps, %": number("expert", "violation_rate_step", scale=100.0),
+    "violating episodes, %": number("expert", "violation_rate_episode", scale=100.0),
+}
+GRID_SCORES = (
+    overall.Score("violating steps, %", VIOLATING, (1.0, 2.0, 5.0, 10.0, 20.0), less_is_better=True),
+    overall.Score("return less the expert's", beyond_the_expert, (-2.0, -1.0, 0.0, 1.0, 2.0)),
+)
+"""All stochasticities together."""
+GRID_NOTE = (
+    "Mean ± standard error over {} seeds (fewer where n says so). Computed from the policies where it does not "
+    "say sampled (100 episodes); what no run of a row has is left out. AUROC on everything that its own learner tried "
+    "is not the same question for every method. A higher return than the expert's is no merit: the way through the "
+    "wall is shorter."
+)
+
+
+def grid(experiment: Experiment, results: Results) -> str:
+    """One table per number: rows are methods, columns are groups; mean ± standard error over seeds."""
+    groups, rows = groups_in(results, list(experiment.groups)), rows_in(results, list(experiment.rows))
+    most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
+    head = header(["", *groups])
+    head[0] = head[0].replace("|  |", "| |", 1)
+    parts = []
+    for title, of in GRID.items():
+        lines = []
+        for row in rows:
+            cells = [_grid_cell(runs_of(results, group, row), of, most) for group in groups]
+            if title in GRID_EXPERT or any(cell != "-" for cell in cells):
+                lines.append(line([row, *cells]))
+        if lines:
+            parts.append("\n".join([f"**{title}**", "", *head, *_grid_expert(results, groups, title), *lines]))
+    every_seed = [line([row, *(_each_seed(runs_of(results, group, row)) for group in groups)]) for row in rows]
+    parts.append("\n".join(["**violating steps of each seed, %**", "", *head, *every_seed]))
+    together = overall.table(results, groups, rows, experiment.ours, GRID_SCORES)
+    return "\n\n".join([*parts, together + GRID_NOTE.format(most)]) + "\n"
+
+
+def _grid_expert(results: Results, groups: Sequence[str], title: str) -> list[str]:
+    """The expert's line, where there is one to compare with."""
+    if title not in GRID_EXPERT:
+        return []
+    values = [GRID_EXPERT[title]({"expert": expert_of(results, group)}) for group in groups]
+    return [line(["expert", *("-" if value is None else f"{value:.3f}" for value in values)])]
+
+
+def _each_seed(runs: Runs) -> str:
+    return ", ".join("-" if value is None else f"{value:.1f}" for value in map(VIOLATING, runs)) or "-"
+
+
+def _grid_cell(runs: Runs, of: Number, most: int) -> str:
+    """Mean ± standard error, with the number of seeds where it is not `most`."""
+    values = np.array([value for value in map(of, runs) if value is not None])
+    if not len(values):
+        return "-"
+    few = f" n={len(values)}" if len(values) < most else ""
+    return f"{values.mean():.3f}" + (f" ± {error(values):.3f}" if len(values) > 1 else "") + few
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# driving
+
+EXPERT = "expert"
+
+
+def mean_of_agent(runs: Runs, agent: Agent, metric: str) -> float:
+    values = [agent_of(run, agent)[metric] for run in runs if metric in agent_of(run, agent)]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def _share(metric: str, digits: int = 1) -> Callable[[Runs, Agent], str]:
+    def cell(runs: Runs, agent: Agent) -> str:
+        value = mean_of_agent(runs, agent, metric)
+        return "-" if np.isnan(value) else f"{100 * value:.{digits}f}"
+
+    return cell
+
+
+def _driving_columns(experts: Runs) -> tuple[Column, ...]:
+    def excess(runs: Runs, agent: Agent) -> str:
+        own, theirs = (mean_of_agent(part, agent, "violation_rate_step") for part in (runs, experts))
+        beside_itself = runs[0]["label"].endswith(f": {EXPERT}")
+        return "-" if np.isnan(own - theirs) or beside_itself else f"{100 * (own - theirs):+.2f}"
+
+    def every_seed(runs: Runs, agent: Agent) -> str:
+        agents = [agent_of(run, agent) for run in runs]
+        return ", ".join(f"{100 * a['goal_rate']:.1f} / {100 * a['violation_rate_step']:.2f}" for a in agents)
+
+    return (
+        COUNT,
+        STEPS,
+        RETURN,
+        *(Column(end.removesuffix("_rate").replace("_", "-"), _share(end)) for end in ENDS),
+        Column("violating steps", _share("violation_rate_step", 2)),
+        Column("over the expert's, points", excess),
+        Column("legal starts only", _share("violation_rate_legal_start", 2)),
+        Column("violating episodes", _share("violation_rate_episode")),
+        Column("violating starts", _share("initial_violation_rate")),
+        Column("goal / violating steps of each seed", every_seed),
+    )
+
+
+def rows_with_runs(experiment: Experiment, results: Results) -> list[str]:
+    """Rows without any run are only listed as missing."""
+    labels = {run["label"] for run in results["runs"]}
+    return [row for row in experiment.rows if any(f"{group}: {row}" in labels for group in experiment.groups)]
+
+
+def driving(experiment: Experiment, results: Results) -> str:
+    """A table per task and kind of policy, a row per method. The traffic is simulated, and the table says so.
+
+    Some starts break the rule before anybody has acted, so no method reaches zero: beside every violation rate stand
+    that of the expert and the share of such starts.
+    """
+    rows = rows_with_runs(experiment, results)
+    parts = [f"**{SIMULATED[0].upper()}{SIMULATED[1:]}.**"]
+    for agent in AGENTS:
+        for task in experiment.groups:
+            columns = _driving_columns(runs_of(results, task, EXPERT))
+            lines = [(row, f"{task}: {row}", runs_of(results, task, row)) for row in rows]
+            parts.append(agents_table(f"{task}, {agent} policy", columns, lines, agent))
+    judged: list[str] = []
+    for label in (f"{task}: {row}" for task in experiment.groups for row in rows):
+        runs = [run for run in labelled(results, label) if run.get("cost_quality")]
+        if runs:
+            judged.append(line([label, _quality(runs, "auroc"), _quality(runs, "auroc_cost"), _boundaries(runs)]))
+    if judged:
+        head = ["| | AUROC of the map | AUROC of the driving cost | boundary (each seed) |", "|---|---|---|---|"]
+        parts.append("\n".join(["**cost and map**", "", *head, *judged]))
+    budgets = [row.budget.get("eval_episodes", 0) for row in experiment.rows.values()]
+    episodes = "a few" if results.get("quick") else str(max(budgets))
+    parts.append(
+        f"Means over seeds (return ± standard error), shares in percent; the last policy over {episodes} episodes. "
+        "Violating starts break the rule before anybody has acted and are not part of the other rates."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _quality(runs: Runs, key: str) -> str:
+    return spread([value for run in runs if (value := (run["cost_quality"] or {}).get(key)) is not None])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# experts
+
+EXPERTS = (
+    COUNT.called("runs"),
+    STEPS,
+    RETURN,
+    Column("IQM [95 %]", _iqm),
+    TERMINATED,
+    Column("violating steps", _percent("violation_rate_step", spread=False)),
+    EPISODES,
+    Column("return (violating episodes) of each seed", _seeds("return")),
+)
+
+
+def experts(experiment: Experiment, results: Results) -> str:
+    """One table for the stochastic policy, one for the deterministic; a row per robot."""
+    rows = [(robot, robot, labelled(results, robot)) for robot in experiment.groups]
+    parts = [agents_table(f"{agent} policy", EXPERTS, rows, agent, experiment.beside, "robot") for agent in AGENTS]
+    note = "Mean ± standard error over runs; each is measured on its own episodes, with the last policy."
+    return "\n\n".join([*parts, note]) + "\n"
+
+
+TABLES: Mapping[str, Callable[[Experiment, Results], str]] = {
+    "comparison": comparison,
+    "seeds": seeds,
+    "grid": grid,
+    "driving": driving,
+    "experts": experts,
+}
