@@ -20,7 +20,7 @@ GOOD = {
     "tyro": "1.0.0",
     "safetensors": "0.6.0",
     "threadpoolctl": "3.6.0",
-    "tacit": "0.1.0",
+    "tacit": "0.2.0",
     "jax": "0.7.0",
     "jaxlib": "0.7.0",
     "optax": "0.2.5",

@@ -32,7 +32,7 @@ def test_every_algorithm_has_a_job(capsys: pytest.CaptureFixture[str]) -> None:
 
     main(["learn", "--help"])
     listed = capsys.readouterr().out.partition("Algorithms:\n")[2].partition("\n\n")[0].splitlines()
-    algorithms = {line.split()[0] for line in listed}
+    algorithms = {line.split()[0] for line in listed} - {"MODULE:NAME"}
     assert {"mce", "mce-exact", "vicrl"} <= algorithms
     assert algorithms <= {job.words[1] for job in JOBS.values() if job.words[:1] == ("learn",)}
 

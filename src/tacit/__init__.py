@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tacit.envs as envs
 from tacit import moved
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULE_OF = {
     "MDP": "tacit.tabular",

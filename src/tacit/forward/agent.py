@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -132,6 +132,14 @@ def check_finite(config: Any) -> None:
                 raise UserError(f"{field.name} must be a finite number, not {number}")
 
 
+def check_choices(config: Any) -> None:
+    """UserError for a setting of a dataclass that is none of the choices of its type."""
+    for name, kind in get_type_hints(type(config)).items():
+        if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
+            *others, last = get_args(kind)
+            raise UserError(f"{name} is {', '.join(others)} or {last}, not {getattr(config, name)!r}")
+
+
 def check_ranges(
     config: Any, names: Sequence[str], low: float, high: float = math.inf, *, open_low: bool = False
 ) -> None:
@@ -150,6 +158,7 @@ def check_ranges(
 def check(config: Config, n_envs: int) -> None:
     """UserError for settings that cannot work."""
     check_finite(config)
+    check_choices(config)
     check_ranges(
         config, ("clip", "max_grad_norm", "obs_clip", "reward_clip", "target_kl", "kl_factor"), 0, open_low=True
     )
@@ -178,8 +187,6 @@ def check(config: Config, n_envs: int) -> None:
         raise UserError(
             f"lr_decay_start is a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
         )
-    if config.entropy not in ("return", "loss") or config.standardise not in ("rollout", "minibatch", "none"):
-        raise UserError("entropy is 'return' or 'loss'; standardise is 'rollout', 'minibatch' or 'none'")
 
 
 def generator(state: State) -> np.random.Generator:

@@ -119,8 +119,7 @@ class State:
 
 def check(config: PenaltyConfig) -> None:
     """UserError for settings of the constraint that cannot work."""
-    if config.penalty_unit not in ("rbar", "reward", "advantage"):
-        raise UserError(f"penalty_unit is rbar, reward or advantage, not {config.penalty_unit!r}")
+    agent.check_choices(config)
     if config.critics == "single" and config.penalty_unit == "advantage":
         raise UserError('a single critic has no advantage of the reward alone: use penalty_unit "rbar" or "reward"')
     agent.check_ranges(config, ("cost_gae_lambda",), 0, 1)
@@ -129,8 +128,6 @@ def check(config: PenaltyConfig) -> None:
         agent.check_ranges(config, ("multiplier_init", "multiplier_ramp"), 0)
     if not isinstance(config, Config):
         return
-    if config.multiplier not in ("fixed", "ascent", "softplus", "pid"):
-        raise UserError(f"multiplier is fixed, ascent, softplus or pid, not {config.multiplier!r}")
     agent.check_ranges(config, ("budget", "multiplier_lr", "multiplier_max"), 0)
     agent.check_ranges(config, ("pid_smoothing",), 0, 1)
     if config.multiplier == "softplus" and config.multiplier_init == 0:

@@ -207,7 +207,7 @@ class Classifier(loop.Method):
         )
         net, opt_state, metrics = self.descend(config, state, data, rng)
         state = replace(state, params=net, opt_state=opt_state)
-        return state, metrics | loop.cost_metrics(
+        return state, metrics | samples.cost_metrics(
             self.cost_of(state, config), state.inputs, expert.rows, phase.rows[-last:]
         )
 

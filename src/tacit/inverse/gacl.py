@@ -146,7 +146,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
         forward = clone.start_from(whole, demos, rng, config.clone_log_std).agent
     state = fresh_state(METHOD, forward, net, OPTIMISER.init(net), inputs, phase, rng)
     state = replace(remember(state, phase, rng), iteration=1)
-    of_cost = loop.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
+    of_cost = samples.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
     seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
     return state, loop.truth_apart(metrics) | of_cost | seconds
 
@@ -192,7 +192,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
         rng=dict(rng.bit_generator.state),
         iteration=state.iteration + 1,
     )
-    metrics |= loop.cost_metrics(cost_of(state, config), state.inputs, expert.rows, phase.rows)
+    metrics |= samples.cost_metrics(cost_of(state, config), state.inputs, expert.rows, phase.rows)
     metrics |= {key: float(value) for key, value in info.items()} | {"inverse/bonus": float(bonus.mean())}
     times = collect.times(len(rollout), started, collected)
     times |= {

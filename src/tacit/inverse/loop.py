@@ -19,22 +19,16 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit.cost import Inputs, LearnedCost
+from tacit.cost import Inputs
 from tacit.demos import Demonstrations
 from tacit.forward import agent, collect, ppo_lagrangian
 from tacit.inverse import clone, samples, trainer
 from tacit.inverse.samples import Expert, Phase
-from tacit.inverse.state import (
-    REPLAY_PHASES,
-    State,
-    fresh_state,
-    from_arrays,
-    generator,
-    remember,
-    to_arrays,
-)
+from tacit.inverse.state import REPLAY_PHASES, Saving, State, fresh_state, from_arrays, generator, remember, to_arrays
 from tacit.policy import Interface, Policy
 from tacit.run.trainer import Metrics, Saved
+
+__all__ = ["Config", "Evidence", "Method", "State", "learn"]
 
 Array = NDArray[Any]
 TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
@@ -64,10 +58,9 @@ class Evidence:
     """Mean cost that the learner was charged per step; 0 in the bootstrap."""
 
 
-class Method(trainer.Method):
+class Method(Saving, trainer.Method):
     """What tells the methods apart: `config_type`, `begin`, `step`, `cost_of`, and whatever else differs."""
 
-    state_type: ClassVar[type[State]] = State
     hidden_metrics: ClassVar[tuple[str, ...]] = ()
     """Metrics of PPO-Lagrangian that mean nothing in this method."""
 
@@ -80,7 +73,7 @@ class Method(trainer.Method):
     def step(self, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
         """The inverse step: (state with a new cost, metrics). Without one the first cost stays."""
         cost = self.cost_of(state, config)
-        return state, cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows)
+        return state, samples.cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows)
 
     def policy_of(self, state: Any) -> Policy:
         return ppo_lagrangian.policy_of(state.forward)
@@ -143,18 +136,6 @@ class Method(trainer.Method):
 
     def from_arrays(self, arrays: Mapping[str, Array], metadata: Mapping[str, Any]) -> Any:
         return from_arrays(self, arrays, metadata, ppo_lagrangian.state_from_arrays)
-
-    # Parameters in a checkpoint: any dict of arrays, unless a method says otherwise.
-    tree: ClassVar[str] = "net"
-    """The name of the parameters."""
-
-    def shapes(self, params: Any) -> dict[str, Any]:
-        """Metadata from which `blank` can make parameters of the same shapes."""
-        return {"params": {name: [*np.shape(array)] for name, array in params.items()}}
-
-    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Any, Any]:
-        """(params, opt_state) of the right shapes, to be filled."""
-        return {name: np.zeros(shape, np.float32) for name, shape in metadata["params"].items()}, ()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -272,15 +253,3 @@ def inverse_step(
     state, metrics = method.step(config, state, evidence, rng)
     state = remember(state, evidence.phase, rng, method.replay_phases(config))
     return replace(state, iteration=state.iteration + 1), metrics
-
-
-def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> Metrics:
-    """What every method logs of its cost, on rows of demonstrations and of the learner."""
-    expert, learner = (samples.thinned(rows, 4096) for rows in (expert, learner))
-    expert_cost = cost.of_rows(expert)
-    return {
-        "dual/expert_cost": float(expert_cost.mean()),
-        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
-        "dual/learner_cost": float(cost.of_rows(learner).mean()),
-        "dual/clipped": inputs.clipped_share(learner),
-    }

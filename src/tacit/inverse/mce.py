@@ -41,13 +41,13 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.envs.capabilities import capabilities
-from tacit.errors import UserError
-from tacit.forward import agent, ppo_lagrangian
-from tacit.forward.collect import Rollout, interface_of, make_vec
-from tacit.inverse import constraint_map, features, loop, samples
+from tacit.forward import ppo_lagrangian
+from tacit.forward.collect import Rollout
+from tacit.inverse import constraint_map, features, loop, mce_checks, samples
 from tacit.inverse.beside_exact import against_exact
 from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_loss, dual_steps, feature_means
 from tacit.inverse.loop import Evidence
+from tacit.inverse.mce_checks import is_linear
 from tacit.inverse.samples import Expert
 from tacit.policy import Interface
 from tacit.run.naming import History
@@ -62,7 +62,8 @@ __all__ = ["OPTIMISER", "Batches", "Config", "Hyper", "State", "check", "cost_of
 __all__ += ["is_linear", "learn", "policy_of", "train"]
 
 Array = NDArray[Any]
-OWN_MULTIPLIERS = "the learned cost carries its own multipliers"
+OWN_MULTIPLIERS = "the learned cost carries its own multipliers (lam_init, lr_lam)"
+RETIRED = ["multiplier_init", "multiplier_ramp", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"]
 
 
 @dataclass(frozen=True)
@@ -129,13 +130,8 @@ class Config(loop.Config):
         retired={
             "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
             "budget_per": ("step", "the budget is one of feature expectations"),
+            **{name: (getattr(ppo_lagrangian.Config, name), OWN_MULTIPLIERS) for name in RETIRED},
             "multiplier": ("fixed", OWN_MULTIPLIERS),
-            "multiplier_init": (1.0, f"{OWN_MULTIPLIERS} (lam_init)"),
-            "multiplier_ramp": (0, OWN_MULTIPLIERS),
-            "multiplier_lr": (0.05, f"{OWN_MULTIPLIERS} (lr_lam)"),
-            "multiplier_max": (100.0, f"{OWN_MULTIPLIERS} (learner_square bounds them)"),
-            "pid_gains": ((10.0, 0.1, 0.0), OWN_MULTIPLIERS),
-            "pid_smoothing": (0.5, OWN_MULTIPLIERS),
         },
         # A clone is held still until the critics know it; with one critic the scale of rewards follows the cost.
         revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
@@ -359,55 +355,12 @@ class MCE(loop.Method):
 
     def check_settings(self, config: Config) -> None:
         super().check_settings(config)
-        for name, choices in {
-            "lam_update": ("minibatch", "once"),
-            "moments": ("absorbing", "normalised", "sum"),
-        }.items():
-            if getattr(config, name) not in choices:
-                raise UserError(f"{name} is {' or '.join(choices)}, not {getattr(config, name)!r}")
-        agent.check_ranges(
-            config, ("budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr"), 0
-        )
-        agent.check_ranges(config, ("thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"), 0)
-        agent.check_ranges(config, ("dual_batch", "guard_iterations"), 1)
-        agent.check_ranges(config, ("zeta_decay",), 0, open_low=True)
-        agent.check_ranges(config, ("absorbing_quantile",), 0, 1)
-        if config.moments == "absorbing" and 1 in (config.gamma, config.cost_gamma):
-            raise UserError(
-                'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must '
-                'be below 1, or moments "normalised"'
-            )
-        if not 0 <= config.replay_share < 1:
-            raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
-        if config.replay_share > 0 and config.replay_phases < 1:
-            raise UserError("replay_share needs earlier phases: replay_phases must be at least 1, or replay_share 0")
-        if config.joint and (not config.feature_hidden or min(config.feature_hidden) < 1):
-            raise UserError(
-                f"feature_hidden are sizes of at least 1 of the network's hidden layers, not {config.feature_hidden}"
-            )
-        if config.lam_init == 0 and config.lr_zeta > 0 and (config.thresholds or config.joint):
-            raise UserError("with lam_init 0 the features get no gradient: use a small positive number, or lr_zeta 0")
+        mce_checks.check_settings(config)
 
     def check_demonstrations(
         self, env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations
     ) -> None:
-        """UserError for demonstrations that cannot be learned from with these settings, before anything is written."""
-        env = make_vec(env_id, 1, **env_kwargs)
-        try:
-            interface = interface_of(env, scaled=config.scale_actions)
-            if is_linear(config, interface):
-                inputs = samples.unscaled_inputs(env, interface, config)
-                demos = demos.first(config.demonstrations)
-                horizon = samples.horizon_of(env, demos)
-                rows = samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows
-                samples.unit_scale(inputs, rows)
-        finally:
-            env.close()
-
-
-def is_linear(config: Config, interface: Interface) -> bool:
-    """Are the inputs themselves the features? One-hot states are: one multiplier per state, as in the exact method."""
-    return not config.joint and (bool(interface.n_states) or not config.thresholds)
+        mce_checks.check_demonstrations(env_id, env_kwargs, config, demos)
 
 
 def _warn_of_survival(config: Config, evidence: Evidence) -> None:

@@ -42,7 +42,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.errors import UserError
 from tacit.forward import agent
 from tacit.inverse import constraint_net
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, log_feasibility, outputs
@@ -212,8 +211,6 @@ class MEICRL(constraint_net.Classifier):
 
     def check_settings(self, config: Config) -> None:
         super().check_settings(config)
-        if config.weights not in ("step", "trajectory", "none"):
-            raise UserError(f"weights is step, trajectory or none, not {config.weights!r}")
         agent.check_ranges(config, ("delta", "forward_kl", "reverse_kl"), 0)
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from tacit.cost import Inputs, choose_columns
+from tacit.cost import Inputs, LearnedCost, choose_columns
 from tacit.demos import Demonstrations
 from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
+from tacit.forward import agent
 from tacit.forward.collect import Rollout, names_of
 from tacit.policy import Interface
 
@@ -53,10 +54,7 @@ class Settings:
 
 def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
-    choices = {"start": ("nominal", "clone"), "at": ("next", "current"), "input_scale": ("fit", "raw")}
-    for name, allowed in choices.items():
-        if getattr(config, name) not in allowed:
-            raise UserError(f"{name} is {' or '.join(allowed)}, not {getattr(config, name)!r}")
+    agent.check_choices(config)
     if config.at == "next" and config.use_action:
         raise UserError('a cost of the state that a step reaches cannot read the action: use at="current"')
     if not config.input_clip > 0:
@@ -218,3 +216,15 @@ def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
             "from a reward, and without one everything that is not demonstrated looks forbidden, by choice alone",
             stacklevel=1,
         )
+
+
+def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> dict[str, float]:
+    """What every method logs of its cost, on rows of demonstrations and of the learner."""
+    expert, learner = (thinned(rows, 4096) for rows in (expert, learner))
+    expert_cost = cost.of_rows(expert)
+    return {
+        "dual/expert_cost": float(expert_cost.mean()),
+        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
+        "dual/learner_cost": float(cost.of_rows(learner).mean()),
+        "dual/clipped": inputs.clipped_share(learner),
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,19 +48,21 @@ class State:
         return int(self.forward.steps)
 
 
-class Saving(Protocol):
-    """How a method's parameters are described in a checkpoint."""
+class Saving:
+    """How a method's parameters are described in a checkpoint: any dict of arrays, unless the method says otherwise."""
 
     name: ClassVar[str]
-    state_type: ClassVar[type[State]]
-    tree: ClassVar[str]
+    state_type: ClassVar[type[State]] = State
+    tree: ClassVar[str] = "net"
     """The name of the parameters."""
 
     def shapes(self, params: Any) -> dict[str, Any]:
         """Metadata from which `blank` can make parameters of the same shapes."""
+        return {"params": {name: [*np.shape(array)] for name, array in params.items()}}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Any, Any]:
         """(params, opt_state) of the right shapes, to be filled."""
+        return {name: np.zeros(shape, np.float32) for name, shape in metadata["params"].items()}, ()
 
 
 def fresh_state(

@@ -210,8 +210,6 @@ class VICRL(constraint_net.Classifier):
 
     def check_settings(self, config: Config) -> None:
         super().check_settings(config)
-        if config.cost not in ("sample", "mean"):
-            raise UserError(f"cost is sample or mean, not {config.cost!r}")
         if not min(config.prior) > 0:
             raise UserError(f"the parameters of the prior are positive, not {config.prior}")
         agent.check_ranges(config, ("delta",), 0)

@@ -1,0 +1,61 @@
+"""Settings and demonstrations that MCE-ICRL cannot learn with, said before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import UserError
+from tacit.forward import agent
+from tacit.forward.collect import interface_of, make_vec
+from tacit.inverse import samples
+
+if TYPE_CHECKING:
+    from tacit.demos import Demonstrations
+    from tacit.inverse.mce import Config
+    from tacit.policy import Interface
+
+AT_LEAST_0 = ["budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr"]
+AT_LEAST_0 += ["thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"]
+
+
+def is_linear(config: Config, interface: Interface) -> bool:
+    """Are the inputs themselves the features? One-hot states are: one multiplier per state, as in the exact method."""
+    return not config.joint and (bool(interface.n_states) or not config.thresholds)
+
+
+def check_settings(config: Config) -> None:
+    """UserError for settings that cannot work, whatever the environment."""
+    agent.check_ranges(config, AT_LEAST_0, 0)
+    agent.check_ranges(config, ("dual_batch", "guard_iterations"), 1)
+    agent.check_ranges(config, ("zeta_decay",), 0, open_low=True)
+    agent.check_ranges(config, ("absorbing_quantile",), 0, 1)
+    if config.moments == "absorbing" and 1 in (config.gamma, config.cost_gamma):
+        raise UserError(
+            'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must '
+            'be below 1, or moments "normalised"'
+        )
+    if not 0 <= config.replay_share < 1:
+        raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+    if config.replay_share > 0 and config.replay_phases < 1:
+        raise UserError("replay_share needs earlier phases: replay_phases must be at least 1, or replay_share 0")
+    if config.joint and (not config.feature_hidden or min(config.feature_hidden) < 1):
+        raise UserError(
+            f"feature_hidden are sizes of at least 1 of the network's hidden layers, not {config.feature_hidden}"
+        )
+    if config.lam_init == 0 and config.lr_zeta > 0 and (config.thresholds or config.joint):
+        raise UserError("with lam_init 0 the features get no gradient: use a small positive number, or lr_zeta 0")
+
+
+def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
+    """UserError for demonstrations whose inputs cannot be features, where the inputs are the features."""
+    env = make_vec(env_id, 1, **env_kwargs)
+    try:
+        interface = interface_of(env, scaled=config.scale_actions)
+        if is_linear(config, interface):
+            inputs = samples.unscaled_inputs(env, interface, config)
+            demos = demos.first(config.demonstrations)
+            horizon = samples.horizon_of(env, demos)
+            samples.unit_scale(inputs, samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows)
+    finally:
+        env.close()
