@@ -143,9 +143,9 @@ def test_a_cost_that_forbids_nothing_counts_in_experiments(tmp_path):
     )
     summary = launch.execute(run, demos)
     assert "nothing is charged" in summary["statement"]
-    from tacit.reproduce import tables
+    from tacit.reproduce import columns
 
-    assert tables.charges_nothing({"source": summary["source"]})
+    assert columns.charges_nothing({"source": summary["source"]})
 
 
 def test_parts_of_an_additive_cost_add_up():

@@ -23,7 +23,7 @@ from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import new_figure, render, style
-from tacit.reproduce.markdown import line
+from tacit.reproduce.columns import line
 from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import feature_matrix, solve
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import Number
-from tacit.reproduce.markdown import header, line
 from tacit.reproduce.records import demonstrated, groups_in, rows_in, runs_of
 from tacit.reproduce.results import Record, Results
 from tacit.stats import (

@@ -127,7 +127,7 @@ def write(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
         content["curves"] = beside.name
         data = storage.to_json(bulky).encode()
         storage.atomic_write_bytes(beside, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
-    storage.atomic_write_text(path, _lines({key: _packed(value) for key, value in content.items()}))
+    storage.atomic_write_text(path, _lines({key: _packed(value) for key, value in content.items()}) + "\n")
     if not bulky:
         beside.unlink(missing_ok=True)
 

@@ -15,8 +15,8 @@ from tacit.plots import new_figure, render, style
 from tacit.plots.video import filmstrip
 from tacit.policy import Policy
 from tacit.reproduce import records
+from tacit.reproduce.columns import header
 from tacit.reproduce.experiment import Experiment
-from tacit.reproduce.markdown import header
 from tacit.reproduce.records import groups_in, runs_of
 from tacit.reproduce.results import Record, Results
 from tacit.run import Run

@@ -9,171 +9,39 @@ experts       a row per robot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
 from tacit.reproduce import overall
-from tacit.reproduce.experiment import Beside, Experiment, Number
-from tacit.reproduce.markdown import error, header, line, short, with_error
-from tacit.reproduce.records import (
-    ENDS,
-    agent_of,
-    demonstrated,
-    expert_of,
-    groups_in,
-    labelled,
-    rows_in,
-    runs_of,
-    steps_made,
-    wanted,
+from tacit.reproduce.columns import (
+    COUNT,
+    EPISODES,
+    FEASIBLE,
+    NOTE_FREE,
+    OVER,
+    RETURN,
+    SEEDS,
+    STEPS,
+    TERMINATED,
+    Cell,
+    Column,
+    Runs,
+    agents_table,
+    charges_nothing,
+    error,
+    header,
+    iqm_cell,
+    line,
+    minutes,
+    percent_cell,
+    seeds_cell,
 )
-from tacit.reproduce.results import AGENTS, Agent, Evaluation, Record, Results
-from tacit.stats import bootstrap_interval, clopper_pearson
-
-Runs = Sequence[Record]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Parts
-
-
-def values_of(runs: Runs, agent: Agent, key: str) -> np.ndarray:
-    return np.array([agent_of(run, agent).get(key, np.nan) for run in runs])
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table of agents."""
-
-    title: str
-    cell: Callable[[Runs, Agent], str]
-    """Of the runs in a row, at least one, and the kind of policy."""
-
-    def called(self, title: str) -> Column:
-        return Column(title, self.cell)
-
-
-def agents_table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Iterable[tuple[str, str, Runs]],
-    agent: Agent,
-    beside: Sequence[Beside] = (),
-    first: str = "",
-    expert: Evaluation | None = None,
-) -> str:
-    """A table with a row per (name, label, runs); "-" where no run has this kind of policy.
-
-    `expert` is what demonstrators do, for a first line; {} where no run knows them.
-    """
-    head = [first, *(column.title for column in columns), *(other.title for other in beside)]
-    lines = [f"**{title}**", "", *header(head)]
-    if expert is not None:
-        lines.append(_expert_line(expert, head))
-    for name, label, runs in rows:
-        there = [run for run in runs if agent in run]
-        cells = [name, *(column.cell(there, agent) if there else "-" for column in columns)]
-        lines.append(line([*cells, *(_cell_beside(other, label, there) for other in beside)]))
-    return "\n".join(lines)
-
-
-def _cell_beside(other: Beside, label: str, runs: Runs) -> str:
-    if label not in other.over:
-        return other.cells.get(label, "")
-    reached = [run["stochastic"]["terminated_return"] for run in runs]
-    return f"{np.mean(reached) / other.over[label]:.2f}" if reached else "-"
-
-
-def _expert_line(expert: Evaluation, head: Sequence[str]) -> str:
-    cells = ["demonstrations"] + ["-"] * (len(head) - 1)
-    for key in ("return", "terminated_return", "feasible_return"):
-        if key in expert:
-            cells[head.index(key.replace("_", " "))] = short(expert[key], expert[key])
-    if "violation_rate_step" in expert:
-        cells[head.index("violating steps")] = f"{100 * expert['violation_rate_step']:.3f} %"
-    return line(cells)
-
-
-def _steps(runs: Runs, agent: Agent) -> str:
-    steps = [steps for steps in map(steps_made, runs) if steps]
-    return f"{np.mean(steps) / 1e6:.3g}M" if len(steps) == len(runs) else "-"
-
-
-def _mean(key: str) -> Callable[[Runs, Agent], str]:
-    return lambda runs, agent: with_error(values_of(runs, agent, key))
-
-
-def _percent(key: str, spread: bool = True) -> Callable[[Runs, Agent], str]:
-    def cell(runs: Runs, agent: Agent) -> str:
-        shares = values_of(runs, agent, key)
-        if np.isnan(shares).any():
-            return "-"
-        return (
-            f"{100 * shares.mean():.3f}"
-            + (f" ± {100 * error(shares):.3f}" if spread and len(shares) > 1 else "")
-            + " %"
-        )
-
-    return cell
-
-
-def _episodes(runs: Runs, agent: Agent) -> str:
-    broken, episodes = (int(np.nansum(values_of(runs, agent, key))) for key in ("count", "n"))
-    if not episodes:
-        return "-"
-    return f"{broken} of {episodes} ({100 * clopper_pearson(broken, episodes, side='upper').high:.1f} %)"
-
-
-def _seeds(key: str) -> Callable[[Runs, Agent], str]:
-    def cell(runs: Runs, agent: Agent) -> str:
-        parts = zip(runs, values_of(runs, agent, key), values_of(runs, agent, "count"), strict=True)
-        return ", ".join(
-            f"{short(x, x)}{f' ({count:.0f})' if np.isfinite(count) else ''}{FREE if charges_nothing(run) else ''}"
-            for run, x, count in parts
-        )
-
-    return cell
-
-
-def _ratio(runs: Runs, agent: Agent) -> str:
-    stopped = values_of(runs, agent, "terminated_return")
-    ratios = [own / other for own, other in zip(stopped, map(demonstrated, runs), strict=True) if other]
-    return f"{np.mean(ratios):.2f}" if ratios else "-"
-
-
-def _minutes(runs: Runs, agent: Agent = "stochastic") -> str:
-    timed = [seconds for run in runs if (seconds := run.get("seconds"))]  # an interrupted run has no time
-    return f"{np.mean(timed) / 60:.1f}" if timed else "-"
-
-
-def _iqm(runs: Runs, agent: Agent) -> str:
-    middle = bootstrap_interval(values_of(runs, agent, "return"), rng=np.random.default_rng(0), resamples=10_000)
-    return "{} [{}, {}]".format(*(short(end, middle.value) for end in middle))
-
-
-FREE = " °"
-NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that this agent was charged nothing."
-
-
-def charges_nothing(run: Record) -> bool:
-    """Whether it is of a fresh agent whose frozen cost forbids nothing."""
-    charge = (run.get("source") or {}).get("charge")
-    return charge is not None and charge["kind"] == "excess" and not charge["top"] > charge["threshold"]
-
-
-COUNT = Column("seeds", lambda runs, agent: str(len(runs)))
-STEPS = Column("steps", _steps)
-RETURN = Column("return", _mean("return"))
-TERMINATED = Column("terminated return", _mean("terminated_return"))
-FEASIBLE = Column("feasible return", _mean("feasible_return"))
-EPISODES = Column("violating episodes (95 % at most)", _episodes)
-SEEDS = Column("terminated return (violating episodes) of each seed", _seeds("terminated_return"))
-OVER = Column("over demonstrations", _ratio)
-
+from tacit.reproduce.experiment import Beside, Experiment, Number
+from tacit.reproduce.records import ENDS, agent_of, expert_of, groups_in, labelled, rows_in, runs_of, steps_made, wanted
+from tacit.reproduce.results import AGENTS, Agent, Record, Results
 
 # ---------------------------------------------------------------------------------------------------------------------
 # comparison
@@ -184,13 +52,13 @@ COMPARISON = (
     RETURN,
     TERMINATED,
     FEASIBLE,
-    Column("violating steps", _percent("violation_rate_step")),
-    Column("violating steps, stopped at the first", _percent("violation_rate_terminated")),
+    Column("violating steps", percent_cell("violation_rate_step")),
+    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated")),
     EPISODES,
-    Column("begin in violation", _percent("initial_violation_rate")),
+    Column("begin in violation", percent_cell("initial_violation_rate")),
     SEEDS,
     OVER,
-    Column("minutes a run", _minutes),
+    Column("minutes a run", minutes),
 )
 STATES = ("tried", "nominal", "perturbed")
 COST_HEAD = (
@@ -303,10 +171,10 @@ EVERY_SEED = (
     RETURN,
     TERMINATED,
     FEASIBLE,
-    Column("violating steps", _percent("violation_rate_step", spread=False)),
-    Column("violating steps, stopped at the first", _percent("violation_rate_terminated", spread=False)),
+    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
+    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated", spread=False)),
     EPISODES,
-    Column("begin in violation", _percent("initial_violation_rate", spread=False)),
+    Column("begin in violation", percent_cell("initial_violation_rate", spread=False)),
     SEEDS.called("terminated return of each seed"),
     OVER,
 )
@@ -388,7 +256,7 @@ def _map_cells(runs: Runs) -> list[str]:
         _boundaries(runs),
         spread([(run["threshold"] or {}).get("error") for run in runs]),
         ", ".join(str(run["resets"]) for run in runs),
-        _minutes(runs),
+        minutes(runs),
         f"{np.mean(speeds):,.0f}" if speeds else "-",
         f"{np.mean(learning):,.0f}" if learning else "-",
     ]
@@ -507,7 +375,7 @@ def mean_of_agent(runs: Runs, agent: Agent, metric: str) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-def _share(metric: str, digits: int = 1) -> Callable[[Runs, Agent], str]:
+def _share(metric: str, digits: int = 1) -> Cell:
     def cell(runs: Runs, agent: Agent) -> str:
         value = mean_of_agent(runs, agent, metric)
         return "-" if np.isnan(value) else f"{100 * value:.{digits}f}"
@@ -586,11 +454,11 @@ EXPERTS = (
     COUNT.called("runs"),
     STEPS,
     RETURN,
-    Column("IQM [95 %]", _iqm),
+    Column("IQM [95 %]", iqm_cell),
     TERMINATED,
-    Column("violating steps", _percent("violation_rate_step", spread=False)),
+    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
     EPISODES,
-    Column("return (violating episodes) of each seed", _seeds("return")),
+    Column("return (violating episodes) of each seed", seeds_cell("return")),
 )
 
 

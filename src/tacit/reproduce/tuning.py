@@ -21,9 +21,9 @@ import numpy as np
 
 from tacit.plots import COLOURS, INK, new_figure, render, style
 from tacit.reproduce import records
+from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import Experiment, Row, Settings
 from tacit.reproduce.figures import finish
-from tacit.reproduce.markdown import header, line
 from tacit.reproduce.parts import slip_name
 from tacit.reproduce.records import rows_in, runs_of
 from tacit.reproduce.results import Record, Results

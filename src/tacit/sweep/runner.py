@@ -40,7 +40,7 @@ POLL, PATIENCE = 0.1, 2.0
 
 @dataclass(frozen=True)
 class Job:
-    """One run that is wanted; see `tacit.launch.resolve` for the meaning of what is not given."""
+    """One run; see `tacit.launch.resolve` for what happens where an entry is not given."""
 
     algo: str
     env: str
@@ -51,7 +51,7 @@ class Job:
     """On top of the preset."""
     demos: str | None = None
     label: str = ""
-    """What sets it apart, for people; the seed does not belong here."""
+    """A name for people, without the seed."""
 
     def __str__(self) -> str:
         return f"{self.label or f'{self.algo} {self.env}'}, seed {self.seed}"
@@ -70,7 +70,7 @@ class Task:
     job: Job
     path: Path
     steps: int | None = None
-    """Environment steps that it will take, where the settings say so."""
+    """Environment steps, where the settings say how many."""
     status: Literal["done", "failed", "open"] = "open"
     message: str = ""
     attempts: int = 0
@@ -82,7 +82,7 @@ class Task:
         return (self.path / "DONE").exists()
 
     def summary(self) -> dict[str, Any]:
-        """What a finished run says of itself."""
+        """The summary of a finished run."""
         return dict(Run.open(self.path).read("summary.json"))
 
 
@@ -120,7 +120,7 @@ def run_jobs(
     ray: str | None = None,
     report: Callable[[str], None] = to_stderr,
 ) -> list[Task]:
-    """Run what is not finished, `workers` at once (as many as there are processors), and say how each job went."""
+    """Run what is not finished, `workers` at once (by default one per processor), and report how each job went."""
     tasks = prepare(jobs, out)
     run_tasks(tasks, workers=workers, retries=retries, ray=ray, report=report)
     return tasks
@@ -212,7 +212,7 @@ class Crew(Protocol):
         ...
 
     def ended(self, handles: list[Any]) -> Iterable[tuple[Any, tuple[int, str]]]:
-        """Which of them are over, with (exit status, what there is to say)."""
+        """Those that have ended, with (exit status, message)."""
         ...
 
 
@@ -267,7 +267,7 @@ class LocalCrew:
             _pipe(process).write(storage.to_json(job).encode() + b"\n")
             _pipe(process).flush()
         except BrokenPipeError:
-            pass  # it died at once; `ended` will say how
+            pass  # it died at once; `ended` reports how
         return process
 
     def ended(self, handles: list[subprocess.Popen[bytes]]) -> Iterable[tuple[Any, tuple[int, str]]]:
@@ -286,7 +286,7 @@ def _pipe(process: subprocess.Popen[bytes]) -> BinaryIO:
 
 
 def _last_words(pid: int, status: int, log: Path, start: int) -> str:
-    """What a worker said at its end, the last line of its log if it said nothing, or what killed it."""
+    """The worker's last message, or the last line of its log, or the signal that killed it."""
     if status < 0:
         name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
         memory = ", perhaps for want of memory" if name == "SIGKILL" else ""

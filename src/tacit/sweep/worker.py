@@ -1,7 +1,7 @@
 """One job in a process of its own (`main`), told on standard input what to do.
 
-The first line of standard input is JSON, the arguments of `work`. The exit status says how it went; what there is to
-say about it is a line of the output that begins with `last_words`. The parent keeps the pipe open: when it dies,
+The first line of standard input is JSON, the arguments of `work`. The exit status says how it went; the message is a
+line of the output that begins with `last_words`. The parent keeps the pipe open: when it dies,
 however it dies, the worker ends too. It may be killed at any moment, and the next one goes on from the run folder's
 newest checkpoint.
 """
@@ -22,7 +22,7 @@ DONE, FAILED, WRONG, CRASHED, BUSY = 0, 1, 2, 70, 75
 
 
 def work(algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, str]:
-    """(how it went, what there is to say about it)."""
+    """(exit status, message)."""
     try:
         given = {name: value for name, value in wanted.items() if value not in (None, {})}
         command = f"tacit sweep: {algo} {env} {storage.to_json(given)}"
@@ -41,7 +41,7 @@ def work(algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, st
 
 
 def last_words(pid: int) -> str:
-    """How the line begins with which a worker ends."""
+    """The beginning of the last line of a worker."""
     return f"[worker {pid}] "
 
 
