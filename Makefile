@@ -36,15 +36,15 @@ test-extras:  ## what needs torch with Stable-Baselines3, Ray, W&B or rliable, i
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q -c .venv-extras/constraints.txt \
 	  -e '.[sb3,ray,wandb,onnx,minari,tensorboard]' rliable 'pandas<3' pytest hypothesis
 	.venv-extras/bin/python -c 'import ray, rliable.library, stable_baselines3, wandb'
-	.venv-extras/bin/python -m pytest tests/test_sb3.py tests/test_rliable.py tests/test_sweep_ray.py
-	.venv-extras/bin/python -m pytest tests/test_docs.py tests/test_sinks.py -k "sb3 or wandb_offline"
+	.venv-extras/bin/python -m pytest tests/interop/test_sb3.py tests/test_rliable.py tests/sweep/test_sweep_ray.py
+	.venv-extras/bin/python -m pytest tests/test_docs.py tests/run/test_sinks.py -k "sb3 or wandb_offline"
 
 # It pins an older commonroad-io.
 test-commonroad:  ## the traffic's geometry against commonroad-drivability-checker, in an environment of its own
 	test -x .venv-commonroad/bin/python || $(PYTHON) -m venv .venv-commonroad
 	.venv-commonroad/bin/python -m pip --disable-pip-version-check install -q -e '.[commonroad]' pytest hypothesis
 	.venv-commonroad/bin/python -c 'import commonroad_dc.pycrcc'
-	.venv-commonroad/bin/python -m pytest tests/test_traffic_geometry.py -k commonroad
+	.venv-commonroad/bin/python -m pytest tests/envs/test_traffic_geometry.py -k commonroad
 
 audit: $(VENV)/.dev  ## lock files against pyproject.toml, and known vulnerabilities of what they pin (needs a network)
 	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \

@@ -751,7 +751,7 @@ def test_a_frozen_cost_is_tested_on_a_fresh_agent(cli, tmp_path, monkeypatch):
 
 def test_our_experts_are_those_that_demonstrate():
     """The numbers beside MCE-ICRL's are those of the experts' table, of the seed that made the demonstrations."""
-    experts = results_file.read(Path(__file__).parents[1] / "results" / "table-experts.json")["runs"]
+    experts = results_file.read(Path(__file__).parents[2] / "results" / "table-experts.json")["runs"]
     for robot, value in published.EXPERTS.items():
         seed = demos.load(demos.shipped(f"tacit/{robot}-v0")).card["expert"]["seed"]
         (found,) = [run for run in experts if run["label"] == robot and run["seed"] == seed]

@@ -171,7 +171,7 @@ def test_a_dry_run_makes_no_environment_and_loads_no_file_twice(cli, monkeypatch
 
 
 def test_the_example_of_the_docs_is_planned(cli):
-    page = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
     Path("slippery.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     output = cli("reproduce", "slippery.toml", "--dry-run")
     assert output.status == 0, output.stderr

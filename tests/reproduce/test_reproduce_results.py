@@ -13,7 +13,7 @@ from tacit.reproduce import results as results_file
 from tacit.reproduce.runner import draw
 from tacit.run import storage
 
-COMMITTED = Path(__file__).parents[1] / "results"
+COMMITTED = Path(__file__).parents[2] / "results"
 
 
 def a_run(label, seed, commit="abc", **more):

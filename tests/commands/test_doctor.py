@@ -10,7 +10,7 @@ import pytest
 
 from tacit.commands import doctor
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GOOD = {
     "numpy": "2.3.0",
     "scipy": "1.16.0",

@@ -362,7 +362,7 @@ def test_plain_arrays(tmp_path):
 
 @pytest.mark.parametrize("page", ["demonstrations", "gridworld"])
 def test_documented_code_runs(page, tmp_path, monkeypatch):
-    text = (Path(__file__).parent.parent / "docs" / f"{page}.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -373,7 +373,7 @@ def test_documented_code_runs(page, tmp_path, monkeypatch):
 
 
 def test_documented_table_and_map(tmp_path):
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     table = re.search(r"```\n(episode.*?)```", (docs / "demonstrations.md").read_text("utf-8"), re.DOTALL)
     (tmp_path / "log.csv").write_text(table[1])
     data = d.from_csv(tmp_path / "log.csv")
