@@ -349,7 +349,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_files(tmp_path, uninterr
     rng = np.random.default_rng(0)
     deaths = 0
     for _ in range(6):
-        command = [sys.executable, "-c", VICTIM, str(Path(__file__).parents[1]), str(tmp_path)]
+        command = [sys.executable, "-c", VICTIM, str(Path(__file__).parent), str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
             assert victim.stdout is not None
             assert victim.stdout.readline() == "started\n"
