@@ -46,6 +46,25 @@ def entry_point(monkeypatch):
     return declare
 
 
+EXPERIMENT = """
+name = "boxes"
+description = "the box beside MCE-ICRL"
+seeds = 1
+
+[[group]]
+name = "Pendulum"
+env = "tacit/Pendulum-v0"
+
+[[row]]
+algo = "mce"
+
+[[row]]
+name = "box"
+algo = "own_algorithm:Box"
+settings = {margin = 0.1}
+"""
+
+
 @dataclass(frozen=True)
 class Settings:
     number: int = 1
@@ -87,6 +106,14 @@ def test_learned_evaluated_explained_reported_resumed_swept(here, cli, monkeypat
 
     task = prepare([Job("own_algorithm:Box", PENDULUM, settings={"margin": 0.2})], here / "sweep")[0]
     assert task.path.name.startswith("own-algorithm-box-")
+
+
+def test_compared_in_an_experiment(here, cli, monkeypatch):
+    monkeypatch.syspath_prepend(str(here))
+    (here / "boxes.toml").write_text(EXPERIMENT)
+    out = cli("reproduce", "boxes.toml", "--dry-run")
+    assert out.status == 0, out.stderr
+    assert "2 jobs" in out.stdout + out.stderr
 
 
 def test_from_python(here):

@@ -85,7 +85,7 @@ class Config:
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
-    """Entropy inside the return as in (1), or the one-step bonus in the loss."""
+    """Entropy as part of the return (causal entropy), or as a one-step bonus in the loss."""
     hidden: tuple[int, ...] = (64, 64)
     """Hidden tanh layers of the policy and of each critic."""
     log_std_init: float = 0.0

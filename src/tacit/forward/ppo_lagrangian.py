@@ -47,7 +47,8 @@ class PenaltyConfig(ppo.Config):
     """Settings of PPO on  reward - price x cost  with a constant price of 1: what a learned cost needs."""
 
     penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
-    """Unit of the multiplier, see (2)."""
+    """Unit of the multiplier: the largest mean |reward| per step so far (rbar), the environment's reward, or the spread
+    of the reward's advantage; see (2)."""
     critics: Literal["separate", "single"] = "separate"
     """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
     cost_gamma: float = 0.99

@@ -58,9 +58,9 @@ class Config:
     obs_clip: float = 10.0
     """Bound of normalised observations."""
     held_out: int = 0
-    """So many of the last demonstrations are not learned from, only measured."""
+    """Number of the last demonstrations that are held out and only measured."""
     demonstrations: int = 0
-    """Learn from the first so many demonstrations; 0: from all."""
+    """Learn from this many of the first demonstrations; 0: from all."""
     eval_episodes: int = 100
     """Episodes of the final evaluation, stochastic and deterministic each."""
 
