@@ -74,6 +74,17 @@ PLAIN = "no pre-training"
 BETA_ROWS = betas(PAPER_BETAS, "paper")
 PRETRAINING = {PRETRAINED: Row("mce", "paper"), PLAIN: Row("mce", "paper", {"pretrain_epochs": 0})}
 ABLATION = {**BETA_ROWS, PLAIN: PRETRAINING[PLAIN]}
+READINGS = {
+    name: Row("mce", "paper", {"clip": clip, "input_scale": scale, "input_clip": bound})
+    for name, (clip, scale, bound) in {
+        "clip 0.2, scaled inputs": (0.2, "fit", 10.0),
+        "clip 0.4, scaled inputs": (0.4, "fit", 10.0),
+        "clip 0.2, raw inputs": (0.2, "raw", 20.0),
+        "clip 0.4, raw inputs": (0.4, "raw", 20.0),
+    }.items()
+}
+"""PPO's clip (earlier code has 0.4 for the Ant, whose other settings the paper has for three robots), and the inputs of
+the cost (raw and clipped at 20 in that code)."""
 ROBOT_TABLE = Experiment(
     "",
     robots(),
@@ -203,6 +214,14 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         rows={"": Row("mce", "paper")},
         seeds=(0, 1),
         steps=PAPER_STEPS,
+    ),
+    "paper-readings": Experiment(
+        "readings of what the paper leaves open, at its full budgets: the nearest to its table is preset paper",
+        robots(("Swimmer", "HalfCheetah")),
+        READINGS,
+        seeds=(100, 101, 102),
+        table="seeds",
+        figure="seeds",
     ),
     "decisions": Experiment(
         "the decisions of the preset reference, one changed at a time, on three robots",
