@@ -1,6 +1,7 @@
 """An experiment of one's own, as a TOML or Python file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,22 @@ def test_the_example_of_the_docs_is_planned(cli):
     output = cli("reproduce", "slippery.toml", "--dry-run")
     assert output.status == 0, output.stderr
     assert "12 jobs, 0 finished" in output.stderr
+
+
+def test_every_figure_and_table_of_the_paper_has_a_number() -> None:
+    from tacit.reproduce.catalogue import NUMBERED
+
+    assert set(NUMBERED) == {f"figure-{n}" for n in range(1, 16)} | {"table-1", "table-2"}
+    for number, name in NUMBERED.items():
+        assert find(number) == (name, EXPERIMENTS[name])
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text()
+    for number, name in NUMBERED.items():
+        assert f"`tacit reproduce {number}` | `{name}`" in page
+
+
+@pytest.mark.parametrize("number", ["figure-5", "figure-7", "table-2"])
+def test_pictures_need_no_runs(number: str, tmp_path: Path, cli: Any) -> None:
+    assert cli("reproduce", number, "--out", tmp_path).status == 0
+    name = find(number)[0]
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / f"{name}.md").read_text()) > 30

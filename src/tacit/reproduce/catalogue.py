@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, grid_maps, screens, stages, tables, tuning
+from tacit.reproduce import exact_stochasticity, grid_maps, pictures, screens, stages, tables, tuning
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
 from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
 from tacit.reproduce.published import (
@@ -403,5 +403,31 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
             for name, row in _epochs("paper").items()
         },
     ),
+    "grid-curves-paper": grid(
+        "the four methods with their published settings, during training", rows_of(METHODS, "paper"), figure="curves"
+    ),
+    "grid-picture": pictures.GRID,
+    "traffic-picture": pictures.TRAFFIC,
+    "paper-settings": pictures.SETTINGS_TABLE,
 }
 """The experiments, in the order of the list."""
+NUMBERED = {
+    "figure-1": "grid-stochasticity-paper",
+    "figure-2": "robots-paper",
+    "figure-3": "traffic",
+    "figure-4": "transfer",
+    "figure-5": "grid-picture",
+    "figure-6": "robots-screens",
+    "figure-7": "traffic-picture",
+    "figure-8": "grid-maps",
+    "figure-9": "grid-curves-paper",
+    "figure-10": "grid-beta-paper",
+    "figure-11": "grid-pretraining-paper",
+    "figure-12": "robots-beta",
+    "figure-13": "robots-pretraining",
+    "figure-14": "traffic-beta",
+    "figure-15": "traffic-pretraining",
+    "table-1": "table-ablation",
+    "table-2": "paper-settings",
+}
+"""Figures and tables by their number in the paper."""

@@ -38,7 +38,7 @@ from typing import Any
 
 from tacit.algorithms import find as algorithm
 from tacit.errors import UserError, did_you_mean
-from tacit.reproduce.catalogue import EXPERIMENTS
+from tacit.reproduce.catalogue import EXPERIMENTS, NUMBERED
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row
 from tacit.reproduce.figures import FIGURES
 from tacit.reproduce.tables import TABLES
@@ -53,12 +53,13 @@ OWN_FIGURES = tuple(name for name in FIGURES if name != "experts")
 
 
 def find(word: str) -> tuple[str, Experiment | Measured]:
-    """(name, experiment) of a name in the catalogue or of a .toml or .py file; UserError otherwise."""
+    """(name, experiment) of a name, a number of the paper ("figure-2"), or a .toml or .py file; UserError otherwise."""
+    word = NUMBERED.get(word, word)
     if word in EXPERIMENTS:
         return word, EXPERIMENTS[word]
     path = Path(word)
     if path.suffix not in (".toml", ".py"):
-        raise UserError(f"there is no experiment {word!r}; {did_you_mean(word, EXPERIMENTS)}")
+        raise UserError(f"there is no experiment {word!r}; {did_you_mean(word, [*EXPERIMENTS, *NUMBERED])}")
     if not path.exists():
         raise UserError(f"{path} does not exist")
     try:
