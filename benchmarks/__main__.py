@@ -1,6 +1,6 @@
 """python -m benchmarks [NAME ...]: all of ours, or the named one (arguments after the name go to it).
 
-`methods` takes an hour; those that compare with Stable-Baselines3 need `pip install 'tacit[sb3]'` and hours. They run
+`methods` takes an hour; those that compare with Stable-Baselines3 need `pip install '.[sb3]'` and hours. They run
 only by name.
 """
 

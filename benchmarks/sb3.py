@@ -30,7 +30,7 @@ PACKAGES = ("stable-baselines3", "torch")
 def require() -> None:
     """Leave with one line if Stable-Baselines3 is not there."""
     if find_spec("stable_baselines3") is None or find_spec("torch") is None:
-        sys.exit("this benchmark needs stable-baselines3 and torch: pip install 'tacit[sb3]'")
+        sys.exit("this benchmark needs stable-baselines3 and torch: pip install '.[sb3]'")
 
 
 def normalised(config: Config, venv: Any) -> Any:

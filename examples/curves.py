@@ -1,7 +1,7 @@
 """Curves in TensorBoard and Weights & Biases: copies of what a run logs, that can do it no harm.
 
 On the command line: `tacit learn ... --log tensorboard,wandb`, then `tensorboard --logdir runs`. Needs
-`pip install 'tacit[tensorboard,wandb]'`; W&B writes to the disk and sends nothing unless WANDB_MODE=online.
+`pip install '.[tensorboard,wandb]'`; W&B writes to the disk and sends nothing unless WANDB_MODE=online.
 """
 
 # needs: tensorboardX

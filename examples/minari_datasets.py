@@ -1,7 +1,7 @@
 """Demonstrations from and to Minari datasets, with the true costs in their infos.
 
 On the command line: `tacit demos export FILE minari:NAME` and `tacit demos import minari:NAME -o FILE`. Needs
-`pip install 'tacit[minari]'`.
+`pip install '.[minari]'`.
 """
 
 # needs: minari, h5py

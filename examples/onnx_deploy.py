@@ -1,6 +1,6 @@
 """A learned policy and cost outside Tacit: ONNX graphs, run by onnxruntime with nothing but NumPy arrays.
 
-On the command line: `tacit export RUN --onnx DIR`. Needs `pip install 'tacit[onnx]'`. The training here is far too
+On the command line: `tacit export RUN --onnx DIR`. Needs `pip install '.[onnx]'`. The training here is far too
 short to learn anything; see own_environment.py for one that does.
 """
 

@@ -1,6 +1,6 @@
 """Stable-Baselines3 and Tacit: an SB3 expert demonstrates, Tacit learns the constraint, a new SB3 agent keeps to it.
 
-Needs `pip install 'tacit[sb3]'`.
+Needs `pip install '.[sb3]'`.
 """
 
 # needs: jax, torch, stable_baselines3

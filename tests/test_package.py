@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import site
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -132,3 +134,32 @@ def test_nothing_is_pickled():
 def test_site_packages_are_separate():
     # What the fixture relies on: this environment's packages are in one folder.
     assert sysconfig.get_path("purelib") in site.getsitepackages()
+
+
+def test_nothing_tells_people_to_install_somebody_elses_package() -> None:
+    """`tacit` on the package index is another project: pages, messages and extras say another name."""
+    from tacit.errors import DISTRIBUTION, install_command
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == DISTRIBUTION != "tacit"
+    own = [line for lines in project["optional-dependencies"].values() for line in lines if line.startswith("tacit")]
+    assert own
+    assert all(line.startswith(f"{DISTRIBUTION}[") for line in own)
+    assert install_command("deep").startswith(f"pip install '{DISTRIBUTION}[deep]'")
+    wrong = re.compile(r"""pip install (-\S+ )*['"]?tacit(\[|['" ]|==|$)|\btacit\[[a-z,]+\]""", re.MULTILINE)
+    assert wrong.search("pip install 'tacit[deep]'")
+    files = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "Makefile",
+        ROOT / ".ci" / "run",
+        ROOT / "pyproject.toml",
+    ]
+    for folder in ("docs", "src", "examples", "benchmarks", "tools"):
+        files += [
+            file for file in (ROOT / folder).rglob("*") if file.suffix in (".md", ".py", ".html", ".ipynb", ".toml")
+        ]
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}" for file in files for match in wrong.finditer(file.read_text("utf-8"))
+    ]
+    assert not found

@@ -12,7 +12,7 @@ import sys
 import warnings
 from importlib import import_module
 
-from tacit.errors import RunFailed, UserError
+from tacit.errors import RunFailed, UserError, install_command
 
 VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
             extra = EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:
                 raise
-            _say(f"error: this needs {error.name}, which is not installed: pip install 'tacit[{extra}]'")
+            _say(f"error: this needs {error.name}, which is not installed: {install_command(extra)}")
             return 2
         except KeyboardInterrupt as stop:
             _say(f"stopped; {stop}" if str(stop) else "stopped")

@@ -6,6 +6,14 @@ The command line turns them into one line on stderr and an exit status; in Pytho
 import difflib
 from collections.abc import Iterable
 
+DISTRIBUTION = "tacit-icrl"
+"""The name for pip. On the package index, `tacit` is another project; the import is `tacit` all the same."""
+
+
+def install_command(extra: str) -> str:
+    """How to get an optional dependency group."""
+    return f"pip install '{DISTRIBUTION}[{extra}]' (in a clone: pip install '.[{extra}]')"
+
 
 class UserError(ValueError):
     """The input is wrong (a file, an option, an argument). One sentence: what, where, how to fix it. Exit status 2."""

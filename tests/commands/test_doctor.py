@@ -70,7 +70,7 @@ def test_every_missing_extra_is_explained(installed, capsys):
     assert doctor.main([]) == 0
     printed = capsys.readouterr().out
     for name in declared:
-        assert f"to get {name}: pip install 'tacit[{name}]'" in printed
+        assert f"to get {name}: pip install 'tacit-icrl[{name}]'" in printed
 
 
 def test_the_same_without_a_clone(monkeypatch, tmp_path):

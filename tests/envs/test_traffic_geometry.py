@@ -114,7 +114,7 @@ def test_directions() -> None:
 
 @pytest.fixture
 def crcc() -> Any:
-    return pytest.importorskip("commonroad_dc.pycrcc", reason="pip install 'tacit[commonroad]' in its own environment")
+    return pytest.importorskip("commonroad_dc.pycrcc", reason="pip install '.[commonroad]' in its own environment")
 
 
 def as_theirs(crcc: Any, row: np.ndarray) -> Any:

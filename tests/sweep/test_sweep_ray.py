@@ -1,4 +1,4 @@
-"""Sweeps on a real local Ray instance; skipped where Ray is not installed (pip install 'tacit[ray]')."""
+"""Sweeps on a real local Ray instance; skipped where Ray is not installed (pip install 'tacit-icrl[ray]')."""
 
 import os
 import re

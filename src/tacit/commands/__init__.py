@@ -80,7 +80,7 @@ def print_json(obj: object) -> None:
 def print_table(table: Table) -> None:
     from rich.console import Console
 
-    # Brackets, as in tacit[deep], are text here and not markup.
+    # Brackets, as in '.[deep]', are text here and not markup.
     Console(highlight=False, markup=False).print(table)
 
 

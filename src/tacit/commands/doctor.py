@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit import __version__
 from tacit.commands import call, facts, new_table, print_json, print_table
+from tacit.errors import DISTRIBUTION, install_command
 from tacit.machine import usable_cpus
 from tacit.run import versions
 
@@ -59,8 +60,8 @@ def requirements() -> dict[str, list[Requirement]]:
         texts = {"": table["dependencies"], **table["optional-dependencies"]}
         return _written_out({extra: [Requirement(line) for line in lines] for extra, lines in texts.items()})
     wanted: dict[str, list[Requirement]]
-    wanted = {"": [], **{extra: [] for extra in metadata.metadata("tacit").get_all("Provides-Extra") or []}}
-    for text in metadata.requires("tacit") or []:
+    wanted = {"": [], **{extra: [] for extra in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []}}
+    for text in metadata.requires(DISTRIBUTION) or []:
         requirement = Requirement(text)
         extra = re.search(r"extra == ['\"]([^'\"]+)", str(requirement.marker or ""))
         wanted.setdefault(extra[1] if extra else "", []).append(requirement)
@@ -68,13 +69,13 @@ def requirements() -> dict[str, list[Requirement]]:
 
 
 def _written_out(extras: dict[str, list[Requirement]]) -> dict[str, list[Requirement]]:
-    """tacit[deep] replaced by what deep needs."""
+    """The project's own extras replaced by what they need."""
 
     def of(extra: str, above: tuple[str, ...] = ()) -> list[Requirement]:
         result: list[Requirement] = []
         for requirement in extras.get(extra, []):
             inner = sorted(requirement.extras - {*above, extra})
-            own = requirement.name == "tacit"
+            own = requirement.name == DISTRIBUTION
             result += [one for name in inner for one in of(name, (*above, extra))] if own else [requirement]
         return result
 
@@ -94,7 +95,7 @@ def examine() -> dict[str, Any]:
             "purpose": PURPOSES.get(extra, ""),
             "versions": present,
             "missing": missing,
-            "install": f"pip install 'tacit[{extra}]'" if missing else None,
+            "install": install_command(extra) if missing else None,
         }
     installed = {**core, **{name: version for extra in extras.values() for name, version in extra["versions"].items()}}
     wrong = mismatches(needed, installed)

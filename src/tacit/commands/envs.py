@@ -21,7 +21,7 @@ from tacit.commands import call, new_table, number, print_json, print_table
 from tacit.envs.families import describe_envs, load_plugins
 from tacit.envs.gridworld import make_spec
 from tacit.envs.gridworld_map import layout_names
-from tacit.errors import UserError
+from tacit.errors import UserError, install_command
 
 
 def envs(
@@ -52,7 +52,7 @@ def envs(
     print_table(table)
     for extra in sorted({info.extra for info in infos if info.extra is not None}):
         names = ", ".join(info.id.rsplit("/", 1)[-1] for info in infos if info.extra == extra)
-        print(f"pip install 'tacit[{extra}]' for {names}")
+        print(f"for {names}: {install_command(extra)}")
 
 
 def _layouts(json: bool) -> None:

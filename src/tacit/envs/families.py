@@ -49,7 +49,7 @@ class EnvInfo:
     vector_entry_point: str | None = None
     """module:class of the batched environment."""
     extra: str | None = None
-    """The optional dependency group that it needs, as in `pip install tacit[robots]`."""
+    """The optional dependency group that it needs, as in `tacit.errors.install_command`."""
     kwargs: Options = field(default_factory=dict)
     """Arguments of the entry points that make this environment out of its family."""
 

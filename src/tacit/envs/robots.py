@@ -14,7 +14,7 @@ from gymnasium import spaces
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.robot_rendering import RobotRenderer, has_display
 from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
-from tacit.errors import UserError
+from tacit.errors import UserError, install_command
 
 __all__ = [
     "TASKS",
@@ -33,7 +33,7 @@ def load_model(task: Task) -> Any:
     try:
         import mujoco
     except ImportError as error:
-        raise UserError("the robot environments need MuJoCo: pip install 'tacit[robots]'.") from error
+        raise UserError(f"the robot environments need MuJoCo: {install_command('robots')}") from error
     except AttributeError as error:
         name = os.environ.get("MUJOCO_GL")
         raise UserError(f"MuJoCo does not start with MUJOCO_GL={name}: is that OpenGL library installed?") from error

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from tacit.errors import UserError
+from tacit.errors import DISTRIBUTION, UserError
 from tacit.run import storage
 from tacit.run.lock import RunInUse, acquire, in_use, release
 from tacit.run.naming import UNCHANGED, History, identity, run_name
@@ -370,7 +370,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     installed = {}
     for package in packages:
         try:
-            installed[package] = metadata.version(package)
+            installed[package] = metadata.version(DISTRIBUTION if package == "tacit" else package)
         except metadata.PackageNotFoundError:
             continue
     return installed

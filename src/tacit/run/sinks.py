@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tacit.errors import UserError, did_you_mean
+from tacit.errors import UserError, did_you_mean, install_command
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -50,7 +50,7 @@ def names_of(option: str | None) -> list[str]:
         if name not in PACKAGES:
             raise UserError(f"there is no log {name!r}; {did_you_mean(name, PACKAGES)}")
         if find_spec(PACKAGES[name]) is None:
-            raise UserError(f"--log {name} needs {PACKAGES[name]}, which is not installed: pip install 'tacit[{name}]'")
+            raise UserError(f"--log {name} needs {PACKAGES[name]}, which is not installed: {install_command(name)}")
     return list(dict.fromkeys(names))
 
 

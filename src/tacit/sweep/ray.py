@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
-from tacit.errors import UserError
+from tacit.errors import UserError, install_command
 from tacit.sweep import THREADS, Task
 from tacit.sweep.worker import CRASHED, work
 
@@ -88,7 +88,7 @@ def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) 
 def knock(address: str) -> None:
     """UserError within seconds where Ray is not installed or nobody listens; Ray itself would try for long."""
     if find_spec("ray") is None:
-        raise UserError("--ray needs Ray, which is not installed: pip install 'tacit[ray]'")
+        raise UserError(f"--ray needs Ray, which is not installed: {install_command('ray')}")
     parts = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
     if parts is None:
         if address not in ("auto", "local"):

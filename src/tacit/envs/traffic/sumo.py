@@ -1,6 +1,6 @@
 """Make the recordings that are shipped: highway traffic simulated with SUMO, in the form of highD recordings.
 
-    python -m tacit.envs.traffic.sumo --out DIR [--only 03]        (pip install 'tacit[recordings]'; `make recordings`)
+    python -m tacit.envs.traffic.sumo --out DIR [--only 03]        (pip install '.[recordings]'; `make recordings`)
 
 Each carriageway is a straight road of 3.5 km on which drivers with their own wishes (speed, headway, acceleration)
 follow each other by the extended intelligent driver model and change lanes by SUMO's default rules, taking 4.5 s for
