@@ -115,7 +115,9 @@ def content(file: Path) -> Any:
     return file.read_bytes()
 
 
-def _card(array: np.ndarray) -> Any:
+def _card(array: Any) -> Any:
+    if isinstance(array, bytes):  # an entry that is not an array, such as a card
+        return comparable(array.decode("utf-8"))
     return comparable(str(array)) if array.dtype.kind == "U" else array
 
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.inverse import constraint_net
+from tacit.inverse import constraint_net, loop
 from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
@@ -64,7 +64,7 @@ class BC2L(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        lr = config.lr_constraint * config.anneal**state.iteration
+        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
         sizes = len(data.expert), len(data.learner)
         orders = constraint_net.orders(rng, *sizes, config.constraint_batch, config.backward_steps)
         both = (jnp.asarray(data.expert), jnp.asarray(data.learner))

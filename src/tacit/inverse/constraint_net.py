@@ -159,7 +159,7 @@ class Config(Settings, loop.Config, ppo_lagrangian.Config):
     anneal: float = 0.9
     """Factor on lr_constraint after each inverse step."""
 
-    HISTORY: ClassVar[History] = History(revision=revision_of_clones)
+    HISTORY: ClassVar[History] = History(added={"inverse_first": True}, revision=revision_of_clones)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     """The same for the cost critic, in the whole run."""
 
     HISTORY: ClassVar[History] = History(
+        added={"inverse_first": True},
         retired={
             "multiplier": ("fixed", OWN_SCALE),
             "budget": (0.0, OWN_SCALE),
@@ -150,13 +151,14 @@ class RewardCorrection(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        net, opt_state = state.params, state.opt_state
-        if state.iteration == 0:
-            net = zeroed(net)
         both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
-        lr = config.lr_constraint * config.anneal**state.iteration
-        net, opt_state, info = descend(net, opt_state, *both, (lr, config.expert_square))
+        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
+        net, opt_state, info = descend(state.params, state.opt_state, *both, (lr, config.expert_square))
         return net, opt_state, {key: float(value) for key, value in info.items()}
+
+    def begin(self, *given: Any) -> tuple[Any, Net, Any, Metrics]:
+        inputs, net, opt_state, metrics = super().begin(*given)
+        return inputs, zeroed(net), opt_state, metrics
 
     def cost_of(self, state: State, config: Config) -> LearnedCost:
         unit = constraint_net.unit_of(state, config)

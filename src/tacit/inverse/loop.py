@@ -43,6 +43,8 @@ class Config(trainer.Settings, samples.Settings, ppo_lagrangian.PenaltyConfig):
     """Environment steps of the nominal policy, without cost, before the first inverse step; at least one rollout."""
     forward_steps: int = 16_384
     """Environment steps of PPO between two inverse steps."""
+    inverse_first: bool = True
+    """Whether the first inverse step follows the bootstrap, or the first forward phase (the paper's Algorithm 1)."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
     state = fresh_state(method, forward, params, opt_state, inputs, phase, rng)
     between = time.perf_counter()
-    state, inverse = inverse_step(method, config, state, Evidence(expert, phase, rollouts, charged), rng)
+    evidence = Evidence(expert, phase, rollouts, charged)
+    state, inverse = inverse_step(method, config, state, evidence, rng, moves=config.inverse_first)
     spent = metrics["time/rollout_seconds"] + metrics["time/update_seconds"]
     return state, metrics | beginning | inverse | {
         "time/setup_seconds": between - began - spent,
@@ -247,9 +250,14 @@ def truth_apart(metrics: Mapping[str, float]) -> Metrics:
 
 
 def inverse_step(
-    method: Method, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator
+    method: Method, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator, *, moves: bool = True
 ) -> tuple[Any, Metrics]:
-    """The method's step of the cost; a sample of the phase is kept."""
-    state, metrics = method.step(config, state, evidence, rng)
-    state = remember(state, evidence.phase, rng, method.replay_phases(config))
-    return replace(state, iteration=state.iteration + 1), metrics
+    """The method's step of the cost, unless it stays as it is; a sample of the phase is kept."""
+    step = method.step(config, state, evidence, rng) if moves else Method.step(method, config, state, evidence, rng)
+    state = remember(step[0], evidence.phase, rng, method.replay_phases(config))
+    return replace(state, iteration=state.iteration + 1), step[1]
+
+
+def steps_before(config: Any, state: Any) -> int:
+    """Inverse steps so far, for rates that fall with them."""
+    return int(state.iteration - (not config.inverse_first))

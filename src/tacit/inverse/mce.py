@@ -30,7 +30,6 @@ knows it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -126,7 +125,7 @@ class Config(loop.Config):
         return 0.5 / self.learner_square if self.learner_square else np.inf
 
     HISTORY: ClassVar[History] = History(
-        added={"absorbing_quantile": 0.9, "input_scale": "fit"},
+        added={"absorbing_quantile": 0.9, "input_scale": "fit", "inverse_first": True},
         retired={
             "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
             "budget_per": ("step", "the budget is one of feature expectations"),
@@ -168,7 +167,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, rng: np.random.Ge
     expert_weight = expert.weight(config.moments, config.gamma)
     learner_weight = phase.weight(config.moments, config.gamma)
     batches = _minibatches(config, state, (expert_z, expert_weight), (learner_z, learner_weight), rng)
-    lr_zeta = config.lr_zeta * config.zeta_decay**state.iteration
+    lr_zeta = config.lr_zeta * config.zeta_decay ** loop.steps_before(config, state)
     hyper = Hyper(lr_zeta, config.lr_lam, config.budget, config.expert_square, config.learner_square)
     once = config.lam_update == "once"
     params, opt_state, loss = dual_steps(state.params, state.opt_state, batches, hyper, once=once)
@@ -319,7 +318,7 @@ class MCE(loop.Method):
     def step(self, config: Config, state: State, evidence: Evidence, rng: Any) -> tuple[State, Metrics]:
         first = state.iteration == 0
         if first:
-            _warn_of_survival(config, evidence)
+            mce_checks.warn_of_survival(config, evidence)
         elif is_linear(config, state.forward.agent.interface):
             samples.require_features(state.inputs, evidence.phase.rows, "a step of the learner")
         state, metrics = inverse_step(config, state, evidence, rng)
@@ -361,15 +360,6 @@ class MCE(loop.Method):
         self, env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations
     ) -> None:
         mce_checks.check_demonstrations(env_id, env_kwargs, config, demos)
-
-
-def _warn_of_survival(config: Config, evidence: Evidence) -> None:
-    if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
-        warnings.warn(
-            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
-            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
-            stacklevel=1,
-        )
 
 
 METHOD = MCE()

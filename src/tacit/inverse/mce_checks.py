@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tacit.inverse import samples
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
+    from tacit.inverse.loop import Evidence
     from tacit.inverse.mce import Config
     from tacit.policy import Interface
 
@@ -59,3 +61,13 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
             samples.unit_scale(inputs, samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows)
     finally:
         env.close()
+
+
+def warn_of_survival(config: Config, evidence: Evidence) -> None:
+    """Warn if episodes of the learner end early, those of demonstrations do not, and nothing prices that."""
+    if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
+        warnings.warn(
+            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
+            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
+            stacklevel=1,
+        )

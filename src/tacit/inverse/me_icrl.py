@@ -43,7 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.forward import agent
-from tacit.inverse import constraint_net
+from tacit.inverse import constraint_net, loop
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, log_feasibility, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
@@ -194,7 +194,7 @@ class MEICRL(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        lr = config.lr_constraint * config.anneal**state.iteration
+        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
         orders = constraint_net.orders(
             rng, len(data.expert), len(data.learner), config.constraint_batch, config.backward_steps
         )

@@ -35,7 +35,7 @@ from tacit.cost import BETA_FLOOR, LearnedCost
 from tacit.errors import UserError
 from tacit.forward import agent
 from tacit.forward.ppo_lagrangian import CostFunction
-from tacit.inverse import constraint_net
+from tacit.inverse import constraint_net, loop
 from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
@@ -187,7 +187,9 @@ class VICRL(constraint_net.Classifier):
             jax.random.key(int(rng.integers(2**31))),
             (data.expert, learner),
             orders,
-            Hyper(config.lr_constraint * config.anneal**state.iteration, config.delta, *config.prior),
+            Hyper(
+                config.lr_constraint * config.anneal ** loop.steps_before(config, state), config.delta, *config.prior
+            ),
         )
         return net, opt_state, {key: float(value) for key, value in info.items()}
 
