@@ -406,6 +406,19 @@ def test_live_progress_on_a_terminal(monkeypatch):
     assert "[i=2]" in stream.getvalue()
 
 
+def test_bar_and_time_left_stay_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    with progress.live("learning", total=3, stream=stream) as update:
+        for _ in range(3):
+            update("16,384 steps  12,345/s  return 1234  cost: learner 1.23, demonstrations 0.0024  feature gap 0.12")
+    last = stream.getvalue().split("learning")[-1]
+    assert "3/3" in last
+    assert "left" in last
+    assert "16,384 steps" in last
+
+
 def test_json_output_is_strict(cli):
     output = cli("doctor", "--json")
     json.loads(output.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -57,16 +57,26 @@ def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
 
 @contextmanager
 def _rich(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.live import Live
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
     from rich.progress import TimeElapsedColumn as Elapsed
     from rich.progress import TimeRemainingColumn as Left
+    from rich.text import Text
 
     columns = [SpinnerColumn(), TextColumn("[bold]{task.description}"), MofNCompleteColumn(), Elapsed()]
     if total:
         columns[2:2] = [BarColumn(bar_width=24)]
         columns += [TextColumn("left"), Left()]
-    text = TextColumn("{task.fields[text]}", markup=False)
-    with Progress(*columns, text, console=Console(file=stream)) as progress:
-        task = progress.add_task(label, total=total, text="")
-        yield lambda message: progress.update(task, advance=1, text=message)
+    console = Console(file=stream)
+    progress = Progress(*columns, console=console)
+    task = progress.add_task(label, total=total)
+    # The numbers have a line of their own: beside them, bar and time left would vanish on a narrow terminal.
+    line = Text(no_wrap=True, overflow="ellipsis")
+
+    def update(message: str) -> None:
+        progress.update(task, advance=1)
+        line.plain = message
+
+    with Live(Group(progress, line), console=console):
+        yield update
