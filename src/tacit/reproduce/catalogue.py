@@ -75,7 +75,7 @@ BETA_ROWS = betas(PAPER_BETAS, "paper")
 PRETRAINING = {PRETRAINED: Row("mce", "paper"), PLAIN: Row("mce", "paper", {"pretrain_epochs": 0})}
 ABLATION = {**BETA_ROWS, PLAIN: PRETRAINING[PLAIN]}
 READINGS = {
-    name: Row("mce", "paper", {"clip": clip, "input_scale": scale, "input_clip": bound})
+    name: Row("mce", "paper", {"clip": clip, "input_scale": scale, "input_clip": bound, "inverse_first": True})
     for name, (clip, scale, bound) in {
         "clip 0.2, scaled inputs": (0.2, "fit", 10.0),
         "clip 0.4, scaled inputs": (0.4, "fit", 10.0),
@@ -210,10 +210,9 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     ),
     "table-robots-paper": replace(
         ROBOT_TABLE,
-        summary="MCE-ICRL with the paper's settings on the five robots, a fifth of its iterations",
+        summary="MCE-ICRL with the paper's settings and budgets on the five robots",
         rows={"": Row("mce", "paper")},
-        seeds=(0, 1),
-        steps=PAPER_STEPS,
+        seeds=(0, 1, 2, 3, 4),
     ),
     "paper-readings": Experiment(
         "readings of what the paper leaves open, at its full budgets: the nearest to its table is preset paper",
