@@ -86,7 +86,7 @@ def test_jobs(name):
             assert group
             assert row or "" in EXPERIMENTS[name].rows
         steps = [config_of(job).get("total_steps") or 0 for job in jobs]
-        assert max(steps) <= (30_000 if quick else 10_000_000)
+        assert max(steps) <= (30_000 if quick else 21_000_000)
     assert len(jobs_of(name, quick=True)) <= len(jobs_of(name))
 
 
