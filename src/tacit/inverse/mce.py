@@ -316,7 +316,7 @@ class MCE(loop.Method):
         return gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
 
     def step(self, config: Config, state: State, evidence: Evidence, rng: Any) -> tuple[State, Metrics]:
-        first = state.iteration == 0
+        first = loop.steps_before(config, state) == 0
         if first:
             mce_checks.warn_of_survival(config, evidence)
         elif is_linear(config, state.forward.agent.interface):
