@@ -220,7 +220,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         READINGS,
         seeds=(100, 101, 102),
         table="seeds",
-        figure="seeds",
+        wide=4.0,
     ),
     "decisions": Experiment(
         "the decisions of the preset reference, one changed at a time, on three robots",
