@@ -118,7 +118,7 @@ class Episodes:
 
 
 def copies_for(episodes: int) -> int:
-    """How many copies of the environment to use for so many episodes: each runs a few, so that none waits long."""
+    """Copies of the environment to use for this many episodes. Each runs a few, so that none waits long."""
     return min(episodes, max(50, episodes // 4))
 
 

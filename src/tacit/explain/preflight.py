@@ -238,7 +238,7 @@ def run_preflight(
 
 
 def unconstrained_policy(env_id: str, env_kwargs: Mapping[str, Any], steps: int, seed: int) -> Policy:
-    """Train PPO on the reward alone for so many steps, with the settings of the deep method."""
+    """Train PPO on the reward alone for `steps`, with the settings of the deep method."""
     from tacit.forward import ppo_lagrangian  # needs JAX
 
     config = replace(find("mce").config(env_id), total_steps=steps)

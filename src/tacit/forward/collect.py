@@ -215,7 +215,7 @@ def _stepper(env: VectorEnv, interface: Interface) -> Callable[[Array], StepResu
 
 
 def _times(lengths: Array, done: Array) -> Array:
-    """(T, N) step numbers when the running episodes already have so many steps."""
+    """(T, N) step numbers, given the steps that the running episodes already have."""
     times = np.empty(done.shape, np.int64)
     now = lengths.astype(np.int64)
     for t in range(len(done)):

@@ -19,7 +19,7 @@ _THREADS = "NPROC"
 
 
 def use_threads(number: int) -> None:
-    """Give XLA so many threads, unless JAX is in use already or NPROC says otherwise.
+    """Set the number of XLA's threads, unless JAX is in use already or NPROC says otherwise.
 
     A PPO update is a long chain of small matrix products. Handing them to a pool of two threads made an update 1.4
     times slower and kept both cores busy, which takes the core from a second seed running beside it: one is right

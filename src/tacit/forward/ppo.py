@@ -46,7 +46,7 @@ __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume",
 Metrics = dict[str, float]
 Rows = dict[str, jax.Array]
 Updated = tuple[nets.Params, Any, dict[str, jax.Array]]
-"""Networks, optimiser, and what there is to tell of an update."""
+"""Networks, optimiser, and metrics of an update."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _learn_policy(
 def _learn_critics(
     critics: tuple[nets.MLP, ...], opt_state: Any, rows: Rows, order: Any, epochs: Any, hyper: Hyper
 ) -> tuple[tuple[nets.MLP, ...], Any, jax.Array]:
-    """So many epochs of minibatch steps; the mean squared errors (K,) of the last."""
+    """Epochs of minibatch steps; returns the mean squared errors (K,) of the last."""
     rows = {name: rows[name] for name in ("obs", "target")}
 
     def minibatch(carry: tuple[Any, Any], part: Rows) -> tuple[tuple[Any, Any], jax.Array]:

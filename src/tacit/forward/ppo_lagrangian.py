@@ -252,7 +252,7 @@ def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any
 
 
 def penalty_after(config: PenaltyConfig, steps: int) -> float:
-    """A fixed penalty after so many environment steps."""
+    """The fixed penalty after `steps` environment steps."""
     if not isinstance(config, FixedConfig):
         return 1.0
     share = min(1.0, steps / config.multiplier_ramp) if config.multiplier_ramp else 1.0

@@ -74,7 +74,7 @@ class Charge:
 
     @property
     def nothing(self) -> bool:
-        """Whether no step costs anything: the learner tried nothing that is dearer than the threshold."""
+        """Whether no step costs anything: the learner tried nothing that costs more than the threshold."""
         return self.kind == "excess" and not self.top > self.threshold
 
     def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:

@@ -17,7 +17,7 @@ from tacit.forward import agent, nets, normalize, ppo_lagrangian
 
 STEPS, BATCH, LR = 6000, 256, 1e-3
 PIECES = 10
-"""The steps are compiled and run in so many pieces."""
+"""Number of pieces in which the steps are compiled and run."""
 
 
 def fit(
@@ -67,7 +67,7 @@ HELD_STEPS = 16_384
 
 
 def held(config: Any, phase: int, steps: int) -> bool:
-    """Whether the clone is frozen in this phase of the loop (the first is 0), of so many environment steps."""
+    """Whether the clone is frozen in this phase of the loop (the first is 0). A phase has `steps` environment steps."""
     return bool(config.start == "clone" and phase * steps < min(HELD_STEPS, config.total_steps // 10))
 
 

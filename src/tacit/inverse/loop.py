@@ -228,7 +228,7 @@ def forward_phase(
     *,
     hold: bool = False,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics, float]:
-    """PPO for so many steps: its state, the rollouts, the last metrics, and the mean cost that was charged."""
+    """PPO for `steps` environment steps: its state, the rollouts, the last metrics, and the mean cost charged."""
     rollouts, costs = [], []
     seconds = {"time/rollout_seconds": 0.0, "time/update_seconds": 0.0}
     for _ in range(max(1, steps // config.rollout_steps)):

@@ -79,7 +79,7 @@ def loss(net: Net, expert: Any, learner: Any, omega: Any, delta: Any) -> jax.Arr
 
 
 def step_weights(log_ratio: Any) -> jax.Array:
-    """omega (m,) of each step by itself, mean 1."""
+    """omega (m,) of each single step, mean 1."""
     return len(log_ratio) * jax.nn.softmax(log_ratio)
 
 

@@ -72,7 +72,7 @@ class Config:
     """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
     dynamics are deterministic; ml-greedy uses it for its policy alone."""
     max_states: int = 1000
-    """Stop after so many states."""
+    """Stop after this many states."""
 
 
 @dataclass(frozen=True, eq=False)

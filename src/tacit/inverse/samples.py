@@ -201,7 +201,7 @@ def require_features(inputs: Inputs, rows: Array, where: str) -> None:
 
 
 def thinned(rows: Array, most: int) -> Array:
-    """At most so many of them, always the same ones of equally many rows.
+    """At most `most` of the rows, always the same ones for the same number of rows.
 
     Copies of the environment take turns in rows, so that every fourth row would be two copies of eight.
     """

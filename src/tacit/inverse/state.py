@@ -18,7 +18,7 @@ from tacit.run.trainer import Arrays, Saved
 
 Array = NDArray[Any]
 REPLAY_ROWS, REPLAY_PHASES = 2048, 40
-"""Steps of the learner that are kept: so many of each of the last phases."""
+"""Steps of the learner that are kept per phase, and phases that are kept."""
 NOMINAL_ROWS = 8192
 """Steps of the bootstrap that are kept."""
 

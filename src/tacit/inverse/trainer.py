@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run, whatever the method."""
+    """Settings of a run of any method."""
 
     demonstrations: int = 0
     """Learn from this many of the first demonstrations; 0: from all."""
@@ -218,7 +218,7 @@ def _warn_of(demos: Demonstrations) -> None:
 
 
 def _held_out(run: Run, demos: Demonstrations, used: int) -> Demonstrations | None:
-    """Demonstrations that are not learned from: kept for calibration, or beyond the first so many; None without any."""
+    """Demonstrations that are not learned from: kept for calibration, or beyond the first `used`; None without any."""
     if (run.path / HELD_OUT).exists():
         return load(run.path / HELD_OUT)
     return demos.subset(np.arange(used, len(demos))) if 0 < used < len(demos) else None

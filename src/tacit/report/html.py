@@ -98,7 +98,7 @@ def number(value: float, unit: str = "") -> str:
 
 
 def _decimal(value: float, digits: int) -> str:
-    """A number with so many significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
+    """A number with `digits` significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
     if value == 0:
         return "0"
     if isinstance(value, int) or abs(value) >= 1000:

@@ -132,7 +132,7 @@ def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _early_stopped(mdp: Any, demos: Any, step: float, steps: int) -> SimpleNamespace:
-    """The paper's update for so many steps, whether or not there is a solution (`solve` would refuse, with a proof)."""
+    """The paper's update for `steps` steps, whether or not there is a solution (`solve` would refuse, with a proof)."""
 
     features = feature_matrix(mdp, "state")
     problem = MomentsDual(Geometry(mdp, features), features.T @ discounted_counts(mdp, demos).ravel())

@@ -60,7 +60,7 @@ class Run:
         self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
         """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.run.sinks`."""
         self.history: History = UNCHANGED
-        """How the settings of its method have changed; whoever trains in the folder says."""
+        """How the settings of its method have changed; set by the code that trains in the folder."""
         self._lock: BinaryIO | None = None
 
     def __repr__(self) -> str:

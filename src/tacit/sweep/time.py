@@ -130,7 +130,7 @@ class Estimate(TypedDict):
     to_run: int
     workers: int | None
     seconds: float | None
-    """With so many workers; one after the other for an unknown number."""
+    """With this many workers; one after the other if the number is unknown."""
     seconds_of_work: float | None
     unknown: list[list[str]]
     """[algorithm, environment] of which nothing was measured."""
@@ -181,6 +181,6 @@ def count(n: int, noun: str) -> str:
 
 
 def listed(names: Iterable[object], most: int = 10) -> str:
-    """At most so many names on one line."""
+    """At most `most` names on one line."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
