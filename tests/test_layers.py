@@ -18,7 +18,7 @@ ROOT = Path(tacit.__file__).parent
 
 LAYERS: tuple[tuple[str, str], ...] = (
     ("errors moved metrics stats machine", "words, numbers and the machine: nothing of Tacit's own"),
-    ("run.storage", "files on disk, whatever they hold"),
+    ("run.storage run.disk", "files on disk, whatever they hold"),
     ("run.summary", "the types of a run folder's files, for those who write and those who read them"),
     ("cost.learned cost.table cost.ensemble cost.bounds cost", "a learned cost as an artefact: NumPy alone"),
     ("policy", "a policy as an artefact: NumPy alone"),

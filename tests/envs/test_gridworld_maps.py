@@ -105,7 +105,7 @@ def test_bad_map_files(tmp_path):
     huge = tmp_path / "huge.txt"
     with open(huge, "wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(UserError, match="too large for a map"):
+    with pytest.raises(UserError, match="too many"):
         make_spec(huge)
 
 

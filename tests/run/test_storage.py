@@ -61,7 +61,7 @@ def test_damaged_json_is_a_user_error_naming_the_file(tmp_path, content):
 def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(UserError, match=r"nothing\.json does not exist"):
         storage.read_json(tmp_path / "nothing.json")
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="is a folder, not a regular file"):
         storage.read_json(tmp_path)
 
 

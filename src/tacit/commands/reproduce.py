@@ -26,7 +26,6 @@ Examples:
 from __future__ import annotations
 
 import itertools
-import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +50,7 @@ from tacit.reproduce.runner import (
     summary_of,
 )
 from tacit.reproduce.runner import redraw as redraw_results
-from tacit.run import provenance, storage
+from tacit.run import disk, provenance, storage
 from tacit.run.progress import live
 from tacit.sweep.time import estimate, in_words, pace
 
@@ -191,9 +190,9 @@ def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
     if why:
         names = (file.with_name(f"{file.name}.bak{number or ''}") for number in itertools.count())
         backup = next(name for name in names if not name.exists())
-        os.replace(file, backup)
+        disk.move(file, backup)
         if results_file.curves_file(file).exists():
-            os.replace(results_file.curves_file(file), results_file.curves_file(backup))
+            disk.move(results_file.curves_file(file), results_file.curves_file(backup))
         to_stderr(f"the earlier {file} {why}: it is now {backup}{advice}")
 
 

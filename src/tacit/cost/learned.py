@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.cost.table import TableCost
 from tacit.errors import UserError
-from tacit.run import storage
+from tacit.run import disk, storage
 from tacit.run.summary import Card, Record
 
 if TYPE_CHECKING:
@@ -397,9 +397,10 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
     """
     path = Path(source if isinstance(source, str | os.PathLike) else source.path)
     if path.is_dir():
+        disk.guard(path)
         file = path / "model" / f"{which}.safetensors"
-        if not file.exists():
-            there = sorted(f.stem for f in (path / "model").glob("*.safetensors"))
+        if not disk.exists(file):
+            there = [f.stem for f in disk.listed(path / "model", "*.safetensors")]
             hint = f"its models are {', '.join(there)}" if there else "is it a finished run?"
             raise UserError(f"{path} has no {which} (model/{which}.safetensors): {hint}")
         path = file

@@ -17,6 +17,7 @@ import numpy as np
 from tacit.demos.data import SCHEMA, Card, Demonstrations
 from tacit.envs.families import find_family, find_format, load_function
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
 
 ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
@@ -90,12 +91,7 @@ def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Car
 
 def read_npz(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[dict[str, np.ndarray], Card | None]:
     """(arrays by name, card or None) of an .npz file, checked for size and type before being read."""
-    if not Path(path).is_file():
-        raise UserError(f"{path} is not a file" if Path(path).exists() else f"{path} does not exist")
-    try:
-        file = open(path, "rb")  # noqa: SIM115 (closed below; an error here is the disk's, not the content's)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    file = disk.reading(path)
     try:
         with file, zipfile.ZipFile(file) as archive:
             members = _checked_members(path, archive, max_bytes)

@@ -23,6 +23,7 @@ import numpy as np
 
 from tacit.envs.families import Options
 from tacit.errors import UserError
+from tacit.run import disk
 
 START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
 CHARACTERS = START + GOAL + FREE + CONSTRAINED + WALL
@@ -58,13 +59,9 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], O
         hint = f"did you mean {close[0]!r}?" if close else f"the built-in layouts are {', '.join(layout_names())}"
         raise UserError(f"layout {name!r} is neither a built-in layout nor a map file; {hint}")
     try:
-        if path.stat().st_size > MAX_CHARACTERS:
-            raise UserError(f"{path} is too large for a map: {path.stat().st_size} bytes, at most {MAX_CHARACTERS}")
-        text = path.read_text("utf-8")
+        text = disk.read_bytes(path, max_bytes=MAX_CHARACTERS).decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a text file in UTF-8; a map is made of the characters {CHARACTERS}") from None
-    except OSError as error:
-        raise UserError(f"cannot read the map {path}: {error.strerror or error}") from None
     return path.stem, *parse_map(text, str(path))
 
 

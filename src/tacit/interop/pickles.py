@@ -64,10 +64,7 @@ class _Holder:
 
 def read(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """The plain object in a pickle file. UserError when it holds anything else, or is damaged."""
-    size = Path(path).stat().st_size if Path(path).is_file() else 0
-    if size > max_bytes:
-        raise UserError(f"{path} has {size} bytes, more than {max_bytes}; raise max_bytes to read it")
-    data = read_bytes(path)
+    data = read_bytes(path, max_bytes=max_bytes)
     try:
         return _plain(_run(data), {}, 0)
     except _Refused as error:

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make
 from tacit.errors import UserError
+from tacit.run import disk
 
 SUFFIXES = (".mp4", ".gif")
 LARGEST_STEPS = 2000
@@ -47,15 +48,14 @@ def record(
     mp4 = target.suffix.lower() == ".mp4"
     env = _made_to_draw(env_id, env_kwargs)
     rng = np.random.default_rng([seed, 1])
-    draft = target.with_name(f".{target.stem}.part{target.suffix}")
     frames = 0
     try:
         obs, _ = env.reset(seed=seed)
         rate = frames_per_second(env)
         # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
         options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if mp4 else {"duration": 1000 / rate}
-        writer: Any = imageio.get_writer(draft, **options)
-        with writer as film:
+        get_writer: Any = imageio.get_writer
+        with disk.written_elsewhere(target) as draft, get_writer(draft, **options) as film:
             for _ in range(max_steps):
                 film.append_data(_even(_picture(env)))
                 frames += 1
@@ -64,10 +64,8 @@ def record(
                     film.append_data(_even(_picture(env)))
                     frames += 1
                     break
-        os.replace(draft, target)
     finally:
         env.close()
-        draft.unlink(missing_ok=True)
     return frames
 
 

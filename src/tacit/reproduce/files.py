@@ -86,7 +86,7 @@ def _from_python(path: Path) -> Experiment | Measured:
 
 
 def _from_toml(path: Path) -> tuple[str, Experiment]:
-    tables = read_toml(path, "an experiment")
+    tables = read_toml(path)
     return str(tables.get("name", path.stem)), from_tables(tables)
 
 

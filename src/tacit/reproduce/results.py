@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from tacit.errors import UserError
-from tacit.run import storage
+from tacit.run import disk, storage
 from tacit.sweep.time import RunRecord
 
 SCHEMA = 2
@@ -129,7 +129,7 @@ def write(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
         storage.atomic_write_bytes(beside, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
     storage.atomic_write_text(path, _lines({key: _packed(value) for key, value in content.items()}) + "\n")
     if not bulky:
-        beside.unlink(missing_ok=True)
+        disk.remove(beside)
 
 
 def read(path: str | os.PathLike[str], curves: bool = True) -> Any:

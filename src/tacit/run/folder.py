@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from tacit.errors import DISTRIBUTION, UserError
-from tacit.run import storage
+from tacit.run import disk, storage
 from tacit.run.lock import RunInUse, acquire, in_use, release
 from tacit.run.naming import UNCHANGED, History, identity, run_name
 
@@ -55,6 +55,7 @@ class Run:
     """One run folder. Make it with `Run.start` or `Run.open`; use it as a context manager while writing into it."""
 
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        disk.guard(path)
         self.path = path
         self.config = config
         self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
@@ -97,6 +98,7 @@ class Run:
             "demos": None if demos is None else dict(demos),
         }
         path = Path(root) / run_name(settings, history)
+        disk.guard(path)
         if not (path / "config.json").exists():
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -124,8 +126,9 @@ class Run:
         path = Path(path)
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}" + (" (it is a file)" if path.exists() else ""))
+        disk.guard(path)
         file = path / "config.json"
-        if not file.exists():
+        if not disk.exists(file):
             nested = sorted(child.parent.name for child in path.glob("*/config.json"))
             hint = f"; it contains the runs {', '.join(nested[:5])}: name one of them" if nested else ""
             raise UserError(f"{path} is not a run folder: it has no config.json{hint}")
@@ -157,8 +160,8 @@ class Run:
     def __enter__(self) -> Run:
         self._lock = acquire(self.path / ".lock")
         try:
-            for leftover in self.path.rglob(f".*{storage.TMP_SUFFIX}"):
-                leftover.unlink(missing_ok=True)
+            for leftover in disk.drafts(self.path):
+                disk.remove(leftover)
             if not self.done:
                 self._go_back_to_checkpoint()
         except BaseException:
@@ -184,7 +187,7 @@ class Run:
             )
         for file in files:
             if newest is None or _step_of(file) > newest[0]:
-                file.unlink()
+                disk.remove(file)
         for log in _LOGS:
             storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
         before = self._provenance()
@@ -234,7 +237,7 @@ class Run:
         }
         storage.save_arrays(self._checkpoint_file(step), arrays, header)
         for old in self._checkpoint_files()[_KEPT_CHECKPOINTS:]:
-            old.unlink(missing_ok=True)
+            disk.remove(old)
 
     def latest_checkpoint(self) -> tuple[int, dict[str, np.ndarray], dict[str, Any]] | None:
         """(step, arrays, metadata) of the newest intact checkpoint; a damaged one is passed over with a warning."""
@@ -263,7 +266,7 @@ class Run:
 
     def _checkpoint_files(self) -> list[Path]:
         """Newest first."""
-        files = (self.path / "checkpoints").glob("step-*.safetensors")
+        files = disk.listed(self.path / "checkpoints", "step-*.safetensors")
         return sorted((file for file in files if _step_of(file) >= 0), key=_step_of, reverse=True)
 
     # -- results ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tacit.errors import UserError
+from tacit.run import disk
 
 
 class RunInUse(UserError):
@@ -24,8 +25,9 @@ class RunInUse(UserError):
 
 def in_use(path: Path) -> str | None:
     """Who is writing into a run folder just now, in words; None when nobody is."""
+    disk.guard(path)
     lock = path / ".lock"
-    if lock.exists():
+    if disk.exists(lock):
         try:
             release(lock, acquire(lock))
         except RunInUse as error:
@@ -36,9 +38,12 @@ def in_use(path: Path) -> str | None:
 def acquire(path: Path) -> BinaryIO:
     while True:
         try:
-            file = open(path, "a+b")  # noqa: SIM115  (held until release)
+            file = disk.opened_in_place(path)
         except OSError as error:
             raise UserError(f"cannot write into the run folder {path.parent}: {error.strerror}") from None
+        if os.fstat(file.fileno()).st_nlink > 1:  # what it says of its owner would be written there, too
+            file.close()
+            raise UserError(f"{path} has a second name elsewhere: remove it, no process holds a lock in this way")
         try:
             _lock_file(file)
         except BlockingIOError:
@@ -52,7 +57,7 @@ def acquire(path: Path) -> BinaryIO:
             )
         # The former owner removes the file as it leaves: make sure that the one locked is the one that others will see.
         try:
-            current = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+            current = os.lstat(path).st_ino == os.fstat(file.fileno()).st_ino
         except FileNotFoundError:
             current = False
         if current:
@@ -68,7 +73,7 @@ def acquire(path: Path) -> BinaryIO:
 
 def release(path: Path, file: BinaryIO) -> None:
     try:
-        path.unlink(missing_ok=True)
+        disk.remove(path)
     except PermissionError:
         pass  # Windows does not remove open files; an unlocked leftover does no harm.
     finally:

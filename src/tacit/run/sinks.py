@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tacit.errors import UserError, did_you_mean, install_command
+from tacit.run import disk
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -146,7 +147,7 @@ class _TensorBoard:
         from tensorboardX import SummaryWriter
 
         # From this step on: what was written before an interruption is dropped.
-        self._writer = SummaryWriter(str(run.path / "tensorboard"), purge_step=step, write_to_disk=True)
+        self._writer = SummaryWriter(str(disk.subfolder(run.path / "tensorboard")), purge_step=step, write_to_disk=True)
 
     def write(self, numbers: Mapping[str, float], step: int) -> None:
         for name, value in numbers.items():
@@ -161,6 +162,7 @@ class _WandB:
         import wandb
 
         settings = run.config
+        disk.subfolder(run.path / "wandb")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "tacit"),
             name=run.name,

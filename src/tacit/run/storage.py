@@ -2,7 +2,7 @@
 
 Every file appears whole or not at all: it is written beside its destination, flushed to disk and renamed. The one
 exception is the JSON-lines log, which grows line by line; there a torn last line is what a killed process leaves behind
-and is ignored.
+and is ignored. What may be opened at all is decided in disk.py.
 
 JSON has no spelling for non-finite numbers. They are written as the strings "NaN", "Infinity" and "-Infinity", so that
 the files stay valid for every reader, and are turned back into floats by the readers of this module.
@@ -14,61 +14,51 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tacit.errors import UserError
+from tacit.run import disk
+from tacit.run.disk import TMP_SUFFIX
+
+__all__ = [
+    "TMP_SUFFIX",
+    "append_jsonl",
+    "atomic_open",
+    "atomic_write_bytes",
+    "atomic_write_text",
+    "count_jsonl",
+    "from_json",
+    "load_arrays",
+    "may_unpack",
+    "read_bytes",
+    "read_json",
+    "read_jsonl",
+    "save_arrays",
+    "sha256_of_arrays",
+    "sha256_of_bytes",
+    "sha256_of_file",
+    "sync",
+    "to_json",
+    "truncate_jsonl",
+    "write_json",
+]
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-TMP_SUFFIX = ".tmp"
+MAX_JSON_BYTES = 1 << 28
+"""Largest JSON file that is read."""
 
 
-@contextmanager
-def atomic_open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_open(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
     """Open `path` for binary writing: it appears, complete, when the block ends, and is left alone if the block raises.
 
     Missing parent folders are made.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TMP_SUFFIX}")
-    try:
-        with open(tmp, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(tmp, path)
-    except BaseException as error:
-        tmp.unlink(missing_ok=True)
-        _name_file(error, path, str(tmp))
-        raise
-    _sync_folder(path.parent)
-
-
-def _name_file(error: BaseException, path: str | os.PathLike[str], *known_as: str) -> None:
-    """Let an error tell which file it is about: a full disk does not say, and nobody knows the temporary names."""
-    if isinstance(error, OSError) and error.filename in (None, *known_as):
-        error.filename = os.fspath(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut; not every platform can open a folder, and then there is nothing to do."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+    return disk.writing(path)
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -127,21 +117,16 @@ def write_json(path: str | os.PathLike[str], obj: object) -> None:
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Read a JSON file; UserError naming the file when it is missing, unreadable or damaged."""
-    data = read_bytes(path)
+    data = read_bytes(path, max_bytes=MAX_JSON_BYTES)
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON (truncated or damaged?): {error}") from None
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file; UserError naming it when it is missing or unreadable."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = disk.MAX_BYTES) -> bytes:
+    """The bytes of a file; UserError naming it when it is missing, unreadable, too large or no regular file."""
+    return disk.read_bytes(path, max_bytes=max_bytes)
 
 
 FREE_BYTES = 1 << 25
@@ -240,14 +225,14 @@ def append_jsonl(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
     """Add one line. What a killed writer left of an unfinished line is cut off first, so lines never run together."""
     line = (to_json(record) + "\n").encode("utf-8")
     try:
-        with open(path, "a+b") as file:
+        with disk.appending(path) as file:
             size = file.seek(0, os.SEEK_END)
             if size and _byte_at(file, size - 1) != b"\n":
                 file.seek(0)
                 file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
     except OSError as error:
-        _name_file(error, path)
+        error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk does not say
         raise
 
 
@@ -277,8 +262,8 @@ def count_jsonl(path: str | os.PathLike[str]) -> int:
 
 def sync(path: str | os.PathLike[str]) -> None:
     """Have the operating system put a file, if there is one, on the disk now."""
-    if Path(path).exists():
-        with open(path, "rb+") as file:
+    if disk.exists(path):
+        with disk.opened_in_place(path, make=False) as file:
             os.fsync(file.fileno())
 
 
@@ -288,11 +273,11 @@ def truncate_jsonl(path: str | os.PathLike[str], lines: int) -> None:
     if len(complete) < lines:
         raise UserError(f"{path} is damaged: it has {len(complete)} lines where at least {lines} were written")
     kept = b"".join(line + b"\n" for line in complete[:lines])
-    if Path(path).exists() and Path(path).read_bytes() != kept:
+    if disk.exists(path) and read_bytes(path) != kept:
         atomic_write_bytes(path, kept)
 
 
 def _complete_lines(path: str | os.PathLike[str]) -> list[bytes]:
-    if not Path(path).exists():
+    if not disk.exists(path):
         return []
     return read_bytes(path).split(b"\n")[:-1]

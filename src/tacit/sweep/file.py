@@ -40,18 +40,16 @@ MOST_DOTS = 100
 
 def read(path: str | os.PathLike[str]) -> list[Job]:
     """The jobs of a sweep file; UserError that names the file and the key."""
-    tables = read_toml(path, "a sweep file")
+    tables = read_toml(path)
     try:
         return jobs_of(tables)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
-def read_toml(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a TOML file; UserError for one that is too large, damaged, or made to be slow to parse."""
-    data = storage.read_bytes(path)
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path} has {len(data)} bytes, too many for {kind}: at most {MOST_BYTES} are read")
+    data = storage.read_bytes(path, max_bytes=MOST_BYTES)
     try:
         text = data.decode("utf-8")
         _check_keys(text)

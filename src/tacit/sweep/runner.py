@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 from tacit.errors import UserError
 from tacit.launch import place, planning, resolve, to_stderr
 from tacit.machine import compiled_cache, usable_cpus
-from tacit.run import Run, in_use, storage
+from tacit.run import Run, disk, in_use, storage
 from tacit.sweep.time import in_words
 from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
 
@@ -249,9 +249,9 @@ class LocalCrew:
     def start(self, task: Task) -> subprocess.Popen[bytes]:
         log = task.path.parent / "logs" / f"{task.path.name}.log"
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with open(log, "ab") as output:
-                size = output.tell()
+            disk.subfolder(log.parent)
+            with disk.appending(log) as output:
+                size = output.seek(0, os.SEEK_END)
                 process = subprocess.Popen(
                     [sys.executable, "-c", "from tacit.sweep.worker import main; main()"],
                     stdin=subprocess.PIPE,
@@ -291,7 +291,7 @@ def _last_words(pid: int, status: int, log: Path, start: int) -> str:
         name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
         memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
         return f"the worker was killed ({name}{memory}); its output is in {log}"
-    with open(log, "rb") as file:
+    with disk.reading(log) as file:
         file.seek(start)
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     # Workers of two sweeps may write into the same log.

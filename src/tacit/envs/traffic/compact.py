@@ -18,6 +18,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import ARRAYS, UNSAID, Recording
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
 
 SUFFIX = ".traffic.npz"
@@ -61,7 +62,7 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Recording:
     """Read what `save` wrote; UserError naming the file when it is damaged or something else."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with disk.reading(path) as file, zipfile.ZipFile(file) as archive:
             wanted = [CARD, *(f"{name}.npy" for name in (*TRACK_ARRAYS, *ROW_ARRAYS))]
             sizes = {info.filename: info.file_size for info in archive.infolist()}
             if sorted(info.filename for info in archive.infolist()) != sorted(wanted):
@@ -85,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
 def source_of(path: str | os.PathLike[str]) -> str:
     """What the recording says of its source; its tracks are not read."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with disk.reading(path) as file, zipfile.ZipFile(file) as archive:
             if archive.getinfo(CARD).file_size > may_unpack(os.path.getsize(path), MAX_BYTES):
                 raise UserError(f"{path} unpacks to too many bytes for its size; it was not read")
             return str(from_json(archive.read(CARD))["about"].get("source", UNSAID))

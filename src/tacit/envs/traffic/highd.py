@@ -15,6 +15,7 @@ import gzip
 import lzma
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, Recording, Wrong
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import may_unpack
 
 RECORDING = (
@@ -153,7 +155,7 @@ def _read(path: Path) -> str:
     openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     try:
         limit = may_unpack(path.stat().st_size, MAX_BYTES)
-        with openers.get(path.suffix, open)(path, "rb") as file:
+        with disk.reading(path, max_bytes=MAX_BYTES) as raw, openers.get(path.suffix, nullcontext)(raw) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
             raise UserError(f"{path} unpacks to more than {limit >> 20} MB, too much for its size, and was not read")

@@ -15,6 +15,7 @@ from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction
 from tacit.envs.traffic.layout import VX, VY
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, UPPER, Recording
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
@@ -173,17 +174,13 @@ def save_film(recording: Recording, path: str | os.PathLike[str], begin: float, 
     options: dict[str, Any] = (
         {"fps": rate, "macro_block_size": 2} if target.suffix == ".mp4" else {"duration": 1000 / rate}
     )
-    draft = target.with_name(f".{target.stem}.part{target.suffix}")
+    get_writer: Any = imageio.get_writer
     count = 0
-    try:
-        writer: Any = imageio.get_writer(draft, **options)
-        with writer as film:
+    with disk.written_elsewhere(target) as draft:
+        with get_writer(draft, **options) as film:
             for picture in frames(recording, begin, seconds, every):
                 film.append_data(picture)
                 count += 1
         if not count:
             raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
     return count
