@@ -248,7 +248,7 @@ def prepare(
     from tacit.envs.registry import make_vec
 
     included = demonstrations.shipped(env)
-    if demos is None and included is not None:
+    if demos is None and included is not None and not _better_made(env, given, str(included)):
         say(f"no --demos given: the demonstrations that come with Tacit, {included.name}")
         demos = str(included)
     if demos is None:
@@ -285,6 +285,13 @@ def prepare(
     return env_kwargs, data, path
 
 
+def _better_made(env: str, given: Mapping[str, Any], included: str) -> bool:
+    """Were the included demonstrations made with other options than those given, and is there an expert for these?"""
+    if not given or not has_expert(env):
+        return False
+    return bool(other_options(env, _load(included).card.get("env_kwargs") or {}, resolve_env(env, given)))
+
+
 def _load(file: str) -> Demonstrations:
     """Demonstrations from a file, once within `planning`."""
     from tacit import demos as demonstrations
@@ -304,12 +311,14 @@ def _called(demos: str | Demonstrations) -> str:
 
 def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
     """Demonstrations of the built-in expert; UserError where there is none."""
-    spec = exact_model(env, env_kwargs)
-    if spec is None:
+    if not has_expert(env):
         raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
-    from tacit.demos import expert_demonstrations
+    from tacit.demos import expert_demonstrations, scripted_demonstrations
 
     say(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}")
+    spec = exact_model(env, env_kwargs)
+    if spec is None:
+        return scripted_demonstrations(env, env_kwargs, n, seed)
     return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"))
 
 

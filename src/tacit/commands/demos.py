@@ -30,6 +30,7 @@ from tacit.demos import Demonstrations
 from tacit.demos.convert import read_any
 from tacit.demos.data import Card
 from tacit.envs.gridworld import ENV_ID
+from tacit.envs.options import has_expert
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
 from tacit.interop.pickles import demonstrations as from_pickle_file
@@ -64,12 +65,17 @@ def make(
         json: Print the file's card as JSON.
     """
     env_kwargs = resolve_env(env, options.given())
-    model = exact_model(env, env_kwargs)
-    if model is None:
+    if not has_expert(env):
         raise UserError(f"there is no built-in expert for {env}; there is one for {ENV_ID}")
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
-    observation = env_kwargs.get("observation", "position")
-    demos = demonstrations.expert_demonstrations(model, n, seed, observation=observation, **chosen)
+    model = exact_model(env, env_kwargs)
+    if model is not None:
+        observation = env_kwargs.get("observation", "position")
+        demos = demonstrations.expert_demonstrations(model, n, seed, observation=observation, **chosen)
+    elif chosen:
+        raise UserError(f"the expert of {env} is scripted and has no {next(iter(chosen))}; leave it out")
+    else:
+        demos = demonstrations.scripted_demonstrations(env, env_kwargs, n, seed)
     demonstrations.save(demos, out)
     _print(demos, out, json)
 

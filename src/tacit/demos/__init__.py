@@ -7,7 +7,13 @@ for trajectory in data: ...
 """
 
 from tacit.demos.check import problems, validate
-from tacit.demos.collect import collect, expert_demonstrations, expert_policy, sample_demonstrations
+from tacit.demos.collect import (
+    collect,
+    expert_demonstrations,
+    expert_policy,
+    sample_demonstrations,
+    scripted_demonstrations,
+)
 from tacit.demos.convert import convert, for_environment, from_csv, from_npz, to_csv
 from tacit.demos.data import Demonstrations, Trajectory, make_card
 from tacit.demos.files import load, save, shipped
@@ -27,6 +33,7 @@ __all__ = [
     "problems",
     "sample_demonstrations",
     "save",
+    "scripted_demonstrations",
     "shipped",
     "to_csv",
     "validate",

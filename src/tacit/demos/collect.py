@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.envs.families import Options
 from tacit.envs.gridworld import ENV_ID
-from tacit.envs.registry import autoreset_mode, feature_names, flatten, origin, rows
+from tacit.envs.options import scripted_expert
+from tacit.envs.registry import autoreset_mode, feature_names, flatten, make_vec, origin, rows
 from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import plan
 
@@ -78,7 +80,7 @@ def collect(
     return from_trajectories([t for record in finished for t in record], {**basis, **(card or {})})
 
 
-def _writable(options: Options) -> Options:
+def _writable(options: Mapping[str, Any]) -> Options:
     """The options that a card can hold. A warning names the others."""
     writable = {}
     for key, value in options.items():
@@ -116,6 +118,25 @@ class _Recorder:
             np.array(costs) if len(costs) == len(self.costs) else None,
             terminated,
         )
+
+
+def scripted_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], n: int = 40, seed: int = 0) -> Demonstrations:
+    """n episodes of the expert that an environment's family has written down, as they come."""
+    expert = scripted_expert(env_id, env_kwargs)
+    if expert is None:
+        raise UserError(f"there is no scripted expert for {env_id}")
+    env = make_vec(env_id, n, **env_kwargs)
+    try:
+        card = {
+            "env": env_id,
+            "env_kwargs": _writable(env_kwargs),
+            "source": "scripted expert that knows the constraint, with a little noise",
+            "note": "Made by Tacit's own simulator; the licence is that of Tacit (MIT). Nothing was filtered out.",
+        }
+        demos = collect(env, expert, n, seed=seed, card=card)
+    finally:
+        env.close()
+    return replace(demos, observations=demos.observations.astype(np.float32), actions=demos.actions.astype(np.float32))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ environment is made (options, shipped demonstrations, ...) in `families.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -53,14 +54,32 @@ STATELESS = (OrderEnforcing, PassiveEnvChecker, FlatObservation, TimeLimit)
 
 @dataclass(frozen=True)
 class Rule(Bound):
-    """A true constraint: the agent must not be where `feature relation value` holds after a step."""
+    """A true constraint: the agent must not be where `feature relation value` holds after a step.
 
+    A rule that is no bound on a feature, such as a region, has a text and a predicate alone:
+
+        Rule(text="inside the disc around (0, 0) of radius 1", predicate=lambda obs: np.hypot(*obs.T[:2]) < 1)
+    """
+
+    feature: str = ""
+    relation: str = ">"
+    value: float = math.nan
     text: str = field(default="", kw_only=True)
     """The rule in words, for pictures."""
     predicate: Callable[[Array], Flags] | None = field(default=None, kw_only=True)
     """(n, obs) observations -> (n,) violated?, where the bound on the feature is not the whole rule."""
     column: int | None = field(default=None, kw_only=True)
     """Column of the feature in an observation; `capabilities` fills it in from the feature names."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.is_bound and (self.predicate is None or not self.text):
+            raise UserError("a rule without a feature needs a text and a predicate")
+
+    @property
+    def is_bound(self) -> bool:
+        """Is it about one named feature? A predicate may say more precisely when it is violated."""
+        return bool(self.feature)
 
     def violated(self, obs: Array) -> Flags:
         """(n,) which observations (n, obs) violate the rule."""
@@ -73,6 +92,9 @@ class Rule(Bound):
         if self.column is None:
             raise UserError(f"the rule is about {self.feature!r}, which is none of the environment's feature names")
         return obs[:, self.column]
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if self.is_bound else self.text
 
     def __str__(self) -> str:
         return format(self, "g")

@@ -21,7 +21,13 @@ from typing import Any
 
 import gymnasium
 
-BUILT_IN = ("tacit.envs.gridworld", "tacit.envs.robots", "tacit.envs.traffic")
+BUILT_IN = (
+    "tacit.envs.gridworld",
+    "tacit.envs.robots",
+    "tacit.envs.traffic",
+    "tacit.envs.nav",
+    "tacit.envs.slow_zone",
+)
 """Modules of this package with a `FAMILY`."""
 Options = dict[str, Any]
 """Keyword arguments of an environment, or of one `reset`."""
@@ -77,6 +83,8 @@ class Family:
     """(options) -> options: checks them, fills in the defaults and reads the files that they name."""
     notice: str | None = None
     """(options) -> str | None: a sentence that must stand beside every result."""
+    expert: str | None = None
+    """(options) -> expert, itself (observations, generator) -> actions of all copies; it keeps to the constraint."""
     demonstrations: str | None = None
     """(environment id) -> Path | None: the demonstrations that come with the family."""
     formats: tuple[DemonstrationFormat, ...] = ()

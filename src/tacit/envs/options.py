@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +66,15 @@ def _ask(function: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
 
 
 def has_expert(env: str) -> bool:
-    """Does the environment have a built-in expert? One with an exact model does."""
+    """Does the environment have a built-in expert? One with an exact model or a scripted expert does."""
     family = find_family(env)
-    return family is not None and family.model is not None
+    return family is not None and (family.model is not None or family.expert is not None)
+
+
+def scripted_expert(env: str, env_kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
+    """The expert that the environment's family has written down: (observations, generator) -> actions."""
+    family = find_family(env)
+    return None if family is None or family.expert is None else _ask(family.expert, env, env_kwargs)
 
 
 def notice(env: str, env_kwargs: Mapping[str, Any]) -> str | None:

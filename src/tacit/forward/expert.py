@@ -137,7 +137,7 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
     if margin == 0.0:
         return None
     rule = capabilities(env).rule
-    if rule is None:
+    if rule is None or not rule.is_bound:
         raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
     bound = rule.value + (-margin if rule.relation.startswith(">") else margin)
     below = rule.relation.startswith("<")
@@ -202,6 +202,8 @@ def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
     rule = capabilities(env).rule
     if rule is None:
         return {}
+    if not rule.is_bound:
+        return {"constraint": str(rule)}
     values = rule.values(demos.observations).astype(np.float64)
     nearest = float(values.min() - rule.value) if rule.relation.startswith("<") else float(rule.value - values.max())
     return {"constraint": str(rule), "distance_kept": nearest}

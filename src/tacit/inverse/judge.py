@@ -74,7 +74,7 @@ def judge(
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
     summary |= cast(Summary, method.details(env, config, state, cost))
     rule = capabilities(env).rule
-    if rule is not None:
+    if rule is not None and rule.is_bound:
         summary["threshold"] = _threshold(bounds, rule)
     return summary
 

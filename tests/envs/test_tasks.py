@@ -1,0 +1,216 @@
+"""The tasks in NumPy: dynamics, single and batched, their experts, what the constraint excludes, shipped files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from tacit import demos
+from tacit.cli import main
+from tacit.envs.capabilities import Rule, capabilities
+from tacit.envs.nav import SHAPES, actions_towards
+from tacit.envs.options import resolve_env
+from tacit.envs.registry import make, make_vec
+from tacit.errors import UserError
+from tacit.launch import prepare
+
+OWN_MAP = [{"disc": [0.9, 0.0, 0.6]}, {"box": [-2.0, -1.0, -1.0, 1.0]}, {"box": [-1.0, 0.5, 0.5, 1.0]}]
+
+
+def straight_to_the_goal(obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    way = obs[:, 4:6]
+    return actions_towards(obs[:, 2:4], way / np.linalg.norm(way, axis=1, keepdims=True))
+
+
+GREEDY: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
+    "tacit/Nav-v0": straight_to_the_goal,
+    "tacit/SlowZone-v0": lambda obs, rng: np.ones((len(obs), 1)),
+}
+"""Controllers that follow the reward and know of no constraint."""
+TASKS: list[tuple[str, dict[str, Any]]] = [
+    *(("tacit/Nav-v0", {"shape": shape}) for shape in (*SHAPES, OWN_MAP)),
+    ("tacit/SlowZone-v0", {}),
+]
+DEFAULTS = [(env_id, {}) for env_id in GREEDY]
+
+
+def name_of(value: Any) -> str:
+    return str(value) if isinstance(value, str) else "-".join(str(v)[:8] for v in value.values()) or "default"
+
+
+every_task = pytest.mark.parametrize(("env_id", "options"), TASKS, ids=name_of)
+every_default = pytest.mark.parametrize(("env_id", "options"), DEFAULTS, ids=name_of)
+
+
+def violating(data: demos.Demonstrations) -> float:
+    """Share of episodes that violate."""
+    return float((np.add.reduceat(data.costs, data.step_offsets) > 0).mean())
+
+
+def mean_return(data: demos.Demonstrations) -> float:
+    return float(np.add.reduceat(data.rewards, data.step_offsets).mean())
+
+
+@every_task
+def test_the_single_environment_keeps_to_gymnasiums_interface(env_id: str, options: dict[str, Any]) -> None:
+    check_env(gym.make(env_id, **options).unwrapped, skip_render_check=True)
+
+
+@every_task
+def test_the_batch_equals_single_environments(env_id: str, options: dict[str, Any]) -> None:
+    copies, steps = 64, 120
+    batch = make_vec(env_id, copies, **options, horizon=45)
+    actions = np.random.default_rng(0).uniform(-1.2, 1.2, (steps, *batch.action_space.shape))
+    obs, _ = batch.reset(seed=7)
+    singles = [gym.make(env_id, **options, horizon=45).unwrapped for _ in range(copies)]
+    for i, env in enumerate(singles):
+        np.testing.assert_array_equal(env.reset(seed=7 + i)[0], obs[i])
+    for action in actions:
+        obs, reward, terminated, truncated, info = batch.step(action)
+        for i, env in enumerate(singles):
+            one = env.step(action[i])
+            ended = one[2] or one[3]
+            own = info["final_info"] if ended else info
+            last = info["final_obs"][i] if ended else obs[i]
+            np.testing.assert_array_equal(one[0], last)
+            assert (one[1], one[2], one[3]) == (reward[i], terminated[i], truncated[i])
+            assert one[4]["cost"] == own["cost"][i]
+            if ended:
+                np.testing.assert_array_equal(env.reset()[0], obs[i])
+
+
+@every_task
+def test_the_cost_is_what_the_rule_says(env_id: str, options: dict[str, Any]) -> None:
+    env = make_vec(env_id, 50, **options)
+    rule = capabilities(env).rule
+    data = demos.collect(env, GREEDY[env_id], 50, seed=2)
+    for episode in data:
+        np.testing.assert_array_equal(rule.violated(episode.observations[1:]), episode.costs > 0)
+        assert not rule.violated(episode.observations[:1])[0]
+        assert env.single_observation_space.contains(episode.observations[-1])
+
+
+@every_task
+def test_the_expert_keeps_to_the_rule_that_the_greedy_controller_breaks(env_id: str, options: dict[str, Any]) -> None:
+    expert = demos.scripted_demonstrations(env_id, resolve_env(env_id, options), 200, 11)
+    assert violating(expert) == 0
+    env = make_vec(env_id, 200, **options)
+    can = capabilities(env)
+    last = expert.observations[expert.row_offsets + expert.lengths]
+    assert can.succeeded(last).mean() > 0.98
+    greedy = demos.collect(env, GREEDY[env_id], 200, seed=12)
+    assert violating(greedy) > 0.35
+    idle = demos.collect(env, lambda obs, rng: rng.uniform(-1, 1, env.action_space.shape), 200, seed=13)
+    worst, best = mean_return(idle), mean_return(greedy)
+    assert (mean_return(expert) - worst) / (best - worst) > 0.3
+
+
+@every_default
+def test_saved_states_continue_bit_by_bit(env_id: str, options: dict[str, Any]) -> None:
+    actions = np.random.default_rng(1)
+    first, second = make_vec(env_id, 5, horizon=20), make_vec(env_id, 5, horizon=20)
+    first.reset(seed=1)
+    for _ in range(13):
+        first.step(actions.uniform(-1, 1, first.action_space.shape))
+    second.reset(seed=9)
+    capabilities(second).state.set(capabilities(first).state.get())
+    for _ in range(30):
+        action = actions.uniform(-1, 1, first.action_space.shape)
+        for ours, theirs in zip(first.step(action)[:4], second.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    single, other = make(env_id), make(env_id)
+    single.reset(seed=3)
+    other.reset(seed=4)
+    other.unwrapped.set_state(single.unwrapped.get_state())
+    np.testing.assert_array_equal(single.step(action[0])[0], other.step(action[0])[0])
+    with pytest.raises(UserError, match="shape"):
+        other.unwrapped.set_state({**single.unwrapped.get_state(), "world": np.zeros(1)})
+
+
+@every_task
+def test_pictures(env_id: str, options: dict[str, Any]) -> None:
+    env = make(env_id, **options, render_mode="rgb_array")
+    env.reset(seed=0)
+    picture = env.render()
+    assert picture.ndim == 3
+    assert picture.dtype == np.uint8
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) >= 3
+    batch = make_vec(env_id, 2, **options, render_mode="rgb_array")
+    batch.reset(seed=0)
+    np.testing.assert_array_equal(batch.render()[0], picture)
+    assert capabilities(env).renders
+
+
+@every_default
+def test_shipped_demonstrations(env_id: str, options: dict[str, Any]) -> None:
+    file = demos.shipped(env_id)
+    assert file.stat().st_size < 150_000
+    data = demos.load(file)
+    assert len(data) == 40
+    assert violating(data) == 0
+    assert "MIT" in data.card["note"]
+    demos.validate(data, make(env_id, **data.card["env_kwargs"]))
+    made = demos.scripted_demonstrations(env_id, data.card["env_kwargs"], 40, data.card["seed"])
+    np.testing.assert_allclose(made.observations, data.observations, atol=1e-3)
+
+
+@every_default
+def test_wrong_use_gets_one_sentence(env_id: str, options: dict[str, Any]) -> None:
+    env = make_vec(env_id, 2)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.zeros(env.action_space.shape))
+    env.reset(seed=0)
+    with pytest.raises(UserError, match="shape"):
+        env.step(np.zeros((3, 9)))
+    with pytest.raises(UserError, match="not finite"):
+        env.step(np.full(env.action_space.shape, np.nan))
+    with pytest.raises(UserError, match="horizon"):
+        make(env_id, horizon=0)
+    with pytest.raises(UserError, match="render_mode"):
+        make_vec(env_id, 2, render_mode="ascii")
+
+
+def test_the_command_line_makes_demonstrations(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.npz"
+    assert main(["demos", "make", "tacit/Nav-v0", "--env", "shape=wall", "--n", "3", "-o", str(file)]) == 0
+    assert demos.load(file).card["env_kwargs"]["shape"] == "wall"
+    assert main(["demos", "make", "tacit/Nav-v0", "--beta", "1", "-o", str(file)]) == 2
+    assert "scripted" in capsys.readouterr().err
+    assert main(["envs"]) == 0
+    assert "tacit/Nav-v0" in capsys.readouterr().out
+
+
+def test_other_options_than_the_shipped_ones_are_demonstrated_anew() -> None:
+    said: list[str] = []
+    _, data, path = prepare("tacit/Nav-v0", {"shape": "wall"}, None, 0, said.append)
+    assert path is None
+    assert data.card["env_kwargs"]["shape"] == "wall"
+    _, data, path = prepare("tacit/Nav-v0", {}, None, 0, said.append)
+    assert path == str(demos.shipped("tacit/Nav-v0"))
+
+
+@pytest.mark.parametrize(
+    "shape", ["ring", [], [{"disc": [0, 0]}], [{"disc": [0, 0, -1]}], [{"box": [1, 0, 0, 1]}], [{"ball": [0, 0, 1]}], 3]
+)
+def test_shapes_that_are_none(shape: Any) -> None:
+    with pytest.raises(UserError, match="shape"):
+        make("tacit/Nav-v0", shape=shape)
+
+
+def test_a_map_without_room() -> None:
+    with pytest.raises(UserError, match="no room"):
+        make("tacit/Nav-v0", shape=[{"box": [-4, -4, 4, 4]}]).reset(seed=0)
+
+
+def test_a_rule_may_be_a_predicate_and_a_text_alone() -> None:
+    rule = Rule(text="inside", predicate=lambda obs: obs[:, 0] > 0)
+    assert (str(rule), f"{rule:.3g}", rule.is_bound) == ("inside", "inside", False)
+    assert rule.violated(np.array([[1.0], [-1.0]])).tolist() == [True, False]
+    assert Rule("x", ">", 1.0).is_bound
+    with pytest.raises(UserError, match="text and a predicate"):
+        Rule()
