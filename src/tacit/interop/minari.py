@@ -26,6 +26,7 @@ from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories
 from tacit.demos.files import MAX_BYTES
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import from_json, may_unpack, to_json
 
 PREFIX = "minari:"
@@ -76,6 +77,7 @@ def _check_file(path: Path) -> None:
     """UserError for an HDF5 file that announces more than it can hold, or that would have other files read."""
     import h5py
 
+    disk.reading(path).close()  # no pipe, no device
     limit, total, seen = may_unpack(path.stat().st_size, MAX_BYTES), 0, set()
     with h5py.File(path, "r") as file:
         groups = [file]
