@@ -138,6 +138,27 @@ def test_a_layout_in_a_run_folder_reads_no_file(tmp_path):
     assert "password" not in str(caught.value)
 
 
+def test_a_layout_in_demonstrations_reads_no_file(tmp_path, capsys):
+    secret, file = tmp_path / "secret.txt", str(tmp_path / "a.npz")
+    secret.write_text("password: hunter2\n")
+    demos = demonstrations.Demonstrations(
+        observations=np.zeros((2, 2)),
+        actions=np.zeros(1, np.int64),
+        rewards=np.zeros(1),
+        costs=None,
+        lengths=np.array([1]),
+        terminated=np.array([True]),
+        card={"env": "tacit/Gridworld-v0", "env_kwargs": {"layout": str(secret)}},
+    )
+    demonstrations.save(demos, file)
+    learn = ["learn", "mce-exact", "tacit/Gridworld-v0", "--demos", file, "--out", str(tmp_path)]
+    for command in (["demos", "validate", file], learn, ["preflight", "tacit/Gridworld-v0", "--demos", file]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "names a map file" in said
+        assert "password" not in said
+
+
 @pytest.mark.parametrize("rows", ["S" + "." * 199_998 + "G", "S\n" + ".\n" * 199_998 + "G", "." * 1001 + "\n"])
 def test_limits_are_on_cells(rows):
     with pytest.raises(UserError, match="too many"):

@@ -24,6 +24,7 @@ from minari.storage import get_dataset_path
 
 from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import MAX_BYTES
+from tacit.envs.options import check_standalone
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
 from tacit.run import disk
@@ -203,6 +204,7 @@ def _environment(demos: Demonstrations) -> tuple[Any, tuple[gym.Space[Any], gym.
     spec = None if env_id is None else gym.registry.get(env_id.rpartition(":")[2])
     if spec is None or spec.entry_point is None:
         return None, (_space(demos.observations), _space(demos.actions))
+    check_standalone(env_id, demos.card.get("env_kwargs"), "the card of the demonstrations")
     spec = deepcopy(spec)
     spec.kwargs = {**spec.kwargs, **(demos.card.get("env_kwargs") or {})}
     env = gym.make(spec, disable_env_checker=True)
