@@ -7,6 +7,11 @@
 Importing this package registers the environments and does nothing else; the names below load their module when used.
 """
 
+# ruff: noqa: E402  (the first import takes the current folder out of the search for all others)
+from tacit import startup
+
+startup.begin()
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

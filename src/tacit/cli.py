@@ -12,6 +12,7 @@ import sys
 import warnings
 from importlib import import_module
 
+from tacit import startup, terminal
 from tacit.errors import RunFailed, UserError, install_command
 
 VERBS = {
@@ -53,6 +54,14 @@ EXTRAS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
+    with terminal.cleaned():
+        status = _run(args)
+    if argv is None:
+        startup.end(status)
+    return status
+
+
+def _run(args: list[str]) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **_: _say(f"warning: {message}")
         try:
@@ -71,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
             return 2
         except KeyboardInterrupt as stop:
             _say(f"stopped; {stop}" if str(stop) else "stopped")
-            return 130
+            return startup.STOPPED
         except BrokenPipeError:
             # The reader of our output has left (`tacit envs | head`); keep Python from complaining about it on exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,7 +110,9 @@ def _dispatch(args: list[str]) -> int:
         hint = f"did you mean `tacit {close[0]}`?" if close else "`tacit --help` lists the commands"
         raise UserError(f"there is no command {verb!r}; {hint}")
     try:
-        status = import_module(f"tacit.commands.{verb}").main(rest)
+        command = import_module(f"tacit.commands.{verb}")
+        startup.loaded()
+        status = command.main(rest)
     except SystemExit as stop:  # tyro, after --help (0) or on arguments that do not parse (2)
         return stop.code if isinstance(stop.code, int) else 2
     return int(status or 0)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
-from tacit.envs.options import check_env, exact_model, has_expert, listed, other_options, resolve_env
+from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
 from tacit.envs.sharing import shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
@@ -262,6 +262,7 @@ def prepare(
     if made_in is not None and made_in.rpartition(":")[2] != env.rpartition(":")[2]:
         raise UserError(f"{demos} was made in {made_in}, not in {env}")
     if made_in is not None and made_with and not given:
+        check_standalone(env, made_with, demos)
         say(f"environment options are those of {demos}: {listed(made_with)}")
         given = made_with
     env_kwargs = resolve_env(env, given)

@@ -99,7 +99,7 @@ def test_failed_save_leaves_the_old_file(tmp_path, expert):
 def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(UserError, match=r"nothing\.npz does not exist"):
         d.load(tmp_path / "nothing.npz")
-    with pytest.raises(UserError, match="is not a file"):
+    with pytest.raises(UserError, match="is a folder, not a regular file"):
         d.load(tmp_path)
     for content in (b"", b"PK", b"hello" * 100, b"\x80\x04N."):
         path = tmp_path / "foreign.npz"

@@ -286,7 +286,7 @@ def test_a_folder_that_cannot_be_locked_stops_nobody_else():
     (tasks[0].path / ".lock").mkdir(parents=True)  # cannot be opened as a file, whoever asks
     run_tasks(tasks, workers=1)
     assert [task.status for task in tasks] == ["failed", "done"]
-    assert "cannot write into the run folder" in tasks[0].message
+    assert "is a folder, not a regular file" in tasks[0].message
 
 
 def test_what_a_worker_says_is_its_own(tmp_path):

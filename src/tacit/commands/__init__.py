@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ import tyro
 
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.terminal import clean, raw
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,6 +36,8 @@ def call(
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
+    if {"-h", "--help"} & set(args):  # our own texts, in colour
+        sys.stdout = raw(sys.stdout)
     if isinstance(target, dict):
         return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
     return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
@@ -80,8 +84,12 @@ def print_json(obj: object) -> None:
 def print_table(table: Table) -> None:
     from rich.console import Console
 
+    table.title = clean(table.title) if isinstance(table.title, str) else table.title
+    for column in table.columns:
+        column.header = clean(str(column.header))
+        column._cells[:] = [clean(str(cell)) for cell in column._cells]
     # Brackets, as in '.[deep]', are text here and not markup.
-    Console(highlight=False, markup=False).print(table)
+    Console(file=raw(sys.stdout), highlight=False, markup=False).print(table)
 
 
 def fits(table: Table) -> bool:

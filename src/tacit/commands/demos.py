@@ -30,7 +30,7 @@ from tacit.demos import Demonstrations
 from tacit.demos.convert import read_any
 from tacit.demos.data import Card
 from tacit.envs.gridworld import ENV_ID
-from tacit.envs.options import has_expert
+from tacit.envs.options import check_standalone, has_expert
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
 from tacit.interop.pickles import demonstrations as from_pickle_file
@@ -116,7 +116,10 @@ def validate(
             f"{file} names {target}, and making it imports the module {target.rpartition(':')[0]}: if you trust that, "
             f"say so: tacit demos validate {file} {target}"
         )
-    given = options.given() or (demos.card.get("env_kwargs") or {} if target == named else {})
+    given = options.given()
+    if not given and target == named:
+        given = demos.card.get("env_kwargs") or {}
+        check_standalone(target, given, file)
     problems = demonstrations.problems(demos, _build(target, resolve_env(target, given)))
     if json:
         print_json({"file": file, "env": target, "problems": problems})

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.cost.table import TableCost
+from tacit.cost.table import LARGEST, TableCost
 from tacit.errors import UserError
 from tacit.run import disk, storage
 from tacit.run.summary import Card, Record
@@ -347,10 +347,10 @@ class LearnedCost:
             and all(isinstance(name, str) for name in inputs.names)
             and isinstance(inputs.squash, bool)
             and isinstance(inputs.clip, int | float)
-            and inputs.clip > 0
+            and 0 < inputs.clip <= LARGEST
             and isinstance(self.unit, int | float)
             and math.isfinite(self.unit)
-            and (self.threshold is None or (isinstance(self.threshold, int | float) and self.threshold >= 0))
+            and (self.threshold is None or (isinstance(self.threshold, int | float) and 0 <= self.threshold <= LARGEST))
             and (not inputs.n_actions or inputs.act_size in (0, inputs.n_actions))
         )
         if not plain or any(array.dtype.kind != "f" for array in self.to_arrays()[0].values()):
@@ -376,6 +376,23 @@ class LearnedCost:
         sound = all(np.isfinite(array).all() for array in numbers) and (self.inputs.scale > 0).all()
         if not fits or not sound or (self.lam < 0).any():
             raise UserError("the arrays of this cost file do not fit together: it is damaged")
+        if not self._bound() <= LARGEST:
+            raise UserError("the weights of this cost file are so large that its cost would not be a number")
+
+    def _bound(self) -> float:
+        """No number that comes up in computing a cost is larger in size: |z| <= clip, features <= 1, layer by layer."""
+        clip = float(self.inputs.clip)
+        numbers = [clip]
+        size: Array = np.full(len(self.names), clip)
+        with np.errstate(over="ignore"):  # infinite is too large as well
+            if self.slopes.size:
+                numbers.append(float((np.abs(self.slopes.astype(np.float64)) * clip + np.abs(self.offsets)).max()))
+            for weight, bias in zip(self.weights, self.biases, strict=True):
+                size = size @ np.abs(weight.astype(np.float64)) + np.abs(bias)
+                numbers.append(float(size.max(initial=0.0)))
+            largest = max(numbers) if self.linear or self.head == "leaky" else 1.0
+            numbers.append(float(self.lam.sum(dtype=np.float64)) * max(largest, 1.0))
+        return max(numbers)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """One safetensors file with the card inside."""

@@ -26,6 +26,9 @@ from tacit.run.summary import Card, Record
 Array = NDArray[Any]
 MOST_CELLS = 1 << 24
 """Of a map, walls included: more than the largest map file has."""
+LARGEST = 1e30
+"""Largest threshold of a file, and largest number that may come up in computing a cost: far beyond, float32 overflows.
+An infinite threshold, or a cost that is not a number, would forbid nothing."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ class TableCost:
             and 0 <= cells.min() <= cells.max() < 1 << 15
             and math.prod(int(side) + 1 for side in cells.max(axis=0)) <= MOST_CELLS
             and table.dtype.kind == "f"
-            and bool(np.isfinite(table).all() and (table >= 0).all())
-            and (threshold is None or (isinstance(threshold, int | float) and threshold >= 0))
+            and bool(((table >= 0) & (table <= LARGEST)).all())
+            and (threshold is None or (isinstance(threshold, int | float) and 0 <= threshold <= LARGEST))
         )
         if not fits:
             raise UserError("the arrays of this cost file do not fit together: it is damaged")

@@ -12,6 +12,7 @@ import numpy as np
 from tacit.demos.data import Demonstrations
 from tacit.envs.capabilities import capabilities
 from tacit.envs.gridworld_spec import GridworldSpec
+from tacit.envs.options import check_standalone
 from tacit.envs.registry import feature_names, flat_space, make
 from tacit.errors import UserError
 
@@ -61,6 +62,8 @@ def _all_problems(demos: Demonstrations, target: Any) -> Iterator[str]:
 
 def _make(demos: Demonstrations, env_id: str) -> gym.Env[Any, Any]:
     same = demos.card.get("env") == env_id
+    if same:
+        check_standalone(env_id, demos.card.get("env_kwargs"), "the card of the demonstrations")
     return make(env_id, **(demos.card.get("env_kwargs") or {} if same else {}))
 
 

@@ -30,7 +30,10 @@ CHARACTERS = START + GOAL + FREE + CONSTRAINED + WALL
 HEADER_KEYS = ("description", "moves", "reward", "horizon")
 LAYOUTS = Path(__file__).parent / "layouts"
 MAX_CHARACTERS = 16_000_000
-"""Largest map file. A wrong path (a recording, a device) is refused before it is read into memory."""
+"""Largest map file. A wrong path (a recording) is refused before it is read into memory."""
+MAX_SIDE = 1_000
+MAX_CELLS = 100_000
+"""Largest map. What is computed on one takes time by its cells and by the length of its ways, not by its bytes."""
 
 # (row, column) steps in Liu et al.'s order; the first four are the moves of a four-move grid.
 MOVES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)])
@@ -63,6 +66,11 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], O
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a text file in UTF-8; a map is made of the characters {CHARACTERS}") from None
     return path.stem, *parse_map(text, str(path))
+
+
+def names_a_file(layout: object) -> bool:
+    """Whether a layout is neither the name of a built-in one nor a map's text."""
+    return isinstance(layout, str | os.PathLike) and "\n" not in str(layout) and str(layout) not in layout_names()
 
 
 def parse_map(text: str, where: str = "the map") -> tuple[tuple[str, ...], Options]:
@@ -100,6 +108,11 @@ def check_rows(rows: tuple[str, ...], where: str = "the map") -> None:
     if not rows:
         raise UserError(f"{where} is empty: draw it with the characters {CHARACTERS}, one line per row")
     width = len(rows[0])
+    if max(len(rows), width) > MAX_SIDE or len(rows) * width > MAX_CELLS:
+        raise UserError(
+            f"{where} has {len(rows)} x {width} cells, too many: at most {MAX_SIDE} in a row or column and {MAX_CELLS} "
+            "in all are read"
+        )
     for number, row in enumerate(rows):
         unknown = re.search(f"[^{re.escape(CHARACTERS)}]", row)
         if unknown:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tacit.envs.families import Options, find_family, load_function
+from tacit.envs.gridworld_map import names_a_file
 from tacit.envs.registry import find_spec, same
 from tacit.errors import UserError
 
@@ -48,6 +49,16 @@ def _parameters(env: str) -> Mapping[str, inspect.Parameter]:
     creator = spec.entry_point or spec.vector_entry_point
     creator = load_function(creator) if isinstance(creator, str) else creator
     return inspect.signature(creator).parameters if callable(creator) else {}
+
+
+def check_standalone(env: object, env_kwargs: object, where: object) -> None:
+    """UserError if options that a file holds name a map file: whoever made the file must not choose what is read."""
+    gridworld = isinstance(env, str) and env.rpartition(":")[2].startswith("tacit/Gridworld")
+    if gridworld and isinstance(env_kwargs, Mapping) and names_a_file(env_kwargs.get("layout")):
+        raise UserError(
+            f"{where} names a map file as its layout, which is not read: it should hold the text of the map, or the "
+            "name of a built-in one; give --layout if you have the map"
+        )
 
 
 def exact_model(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:

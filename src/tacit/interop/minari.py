@@ -24,8 +24,10 @@ from minari.storage import get_dataset_path
 
 from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.demos.files import MAX_BYTES
+from tacit.envs.options import check_standalone
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
+from tacit.run import disk
 from tacit.run.storage import from_json, may_unpack, to_json
 
 PREFIX = "minari:"
@@ -76,6 +78,7 @@ def _check_file(path: Path) -> None:
     """UserError for an HDF5 file that announces more than it can hold, or that would have other files read."""
     import h5py
 
+    disk.reading(path).close()  # no pipe, no device
     limit, total, seen = may_unpack(path.stat().st_size, MAX_BYTES), 0, set()
     with h5py.File(path, "r") as file:
         groups = [file]
@@ -201,6 +204,7 @@ def _environment(demos: Demonstrations) -> tuple[Any, tuple[gym.Space[Any], gym.
     spec = None if env_id is None else gym.registry.get(env_id.rpartition(":")[2])
     if spec is None or spec.entry_point is None:
         return None, (_space(demos.observations), _space(demos.actions))
+    check_standalone(env_id, demos.card.get("env_kwargs"), "the card of the demonstrations")
     spec = deepcopy(spec)
     spec.kwargs = {**spec.kwargs, **(demos.card.get("env_kwargs") or {})}
     env = gym.make(spec, disable_env_checker=True)

@@ -213,8 +213,13 @@ def read_bytes(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether there is anything of that name, be it a link that leads nowhere."""
-    return os.path.lexists(path)
+    """Whether there is anything of that name, be it a link that leads nowhere. UserError for a link on the way."""
+    try:
+        with _place(path) as place:
+            os.stat(place.at(), dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -328,6 +333,8 @@ def move(old: AnyPath, new: AnyPath) -> None:
 def subfolder(path: AnyPath) -> Path:
     """A folder for other people's writers, made if it is missing; UserError when it is a link or a file."""
     path = Path(path)
+    if path.is_symlink():
+        raise UserError(_refusal(path, "a link", True, "folder"))
     with _place(path / "file", make=True):
         return path
 

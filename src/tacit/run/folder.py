@@ -145,6 +145,9 @@ class Run:
         wrong += [] if _sound_demos(config.get("demos")) else ["demos"]
         if wrong:
             raise UserError(f"{file} is damaged: {', '.join(wrong)} missing or of the wrong type; start the run again")
+        from tacit.envs.options import check_standalone
+
+        check_standalone(config["env"], config["env_kwargs"], file)
         return cls(path, config)
 
     @property

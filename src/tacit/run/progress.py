@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from tacit.terminal import clean, raw
+
 Update = Callable[[str], None]
 INTERVAL = 2.0
 """Seconds between plain lines."""
@@ -24,8 +26,9 @@ INTERVAL = 2.0
 def live(label: str, *, total: int | None = None, stream: TextIO | None = None) -> Iterator[Update]:
     """A function to call after every iteration with a text such as "kkt 1e-9"."""
     stream = sys.stderr if stream is None else stream
-    with (_rich if stream.isatty() else _plain)(label, total, stream) as update:
-        yield update
+    terminal = raw(stream)
+    with (_rich if terminal.isatty() else _plain)(label, total, terminal) as update:
+        yield lambda text: update(clean(text))
 
 
 @contextmanager

@@ -106,13 +106,21 @@ def resume_point(run: Run, training: Training) -> Any:
     saved = run.latest_checkpoint()
     if saved is None:
         return None
+    metadata = saved[2].get("state")
     try:
-        return training.from_arrays(saved[1], saved[2].get("state", {}))
+        if not isinstance(metadata, dict):
+            raise UserError("it does not hold the state of a run")
+        return training.from_arrays(saved[1], metadata)
     except UserError as error:
-        raise UserError(
-            f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {error}; use the version of "
-            "Tacit that provenance.json names, or remove that folder to start the run again"
-        ) from None
+        reason = str(error)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # a hash is no signature
+        reason = (
+            f"it does not hold the state of this run ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        )
+    raise UserError(
+        f"cannot continue from step-{saved[0]:08d} in {run.path / 'checkpoints'}: {reason}; use the version of "
+        "Tacit that provenance.json names, or remove that folder to start the run again"
+    )
 
 
 @contextmanager

@@ -253,7 +253,7 @@ class LocalCrew:
             with disk.appending(log) as output:
                 size = output.seek(0, os.SEEK_END)
                 process = subprocess.Popen(
-                    [sys.executable, "-c", "from tacit.sweep.worker import main; main()"],
+                    [sys.executable, "-P", "-c", "from tacit.sweep.worker import main; main()"],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
