@@ -28,6 +28,7 @@ BUILT_IN = (
     "tacit.envs.nav",
     "tacit.envs.slow_zone",
     "tacit.envs.reactor",
+    "tacit.envs.crowd",
 )
 """Modules of this package with a `FAMILY`."""
 Options = dict[str, Any]
