@@ -136,7 +136,8 @@ def scripted_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], n: int =
         demos = collect(env, expert, n, seed=seed, card=card)
     finally:
         env.close()
-    return replace(demos, observations=demos.observations.astype(np.float32), actions=demos.actions.astype(np.float32))
+    # 32 bits of a reward are enough, and make files small.
+    return replace(demos, rewards=demos.rewards.astype(np.float32), actions=demos.actions.astype(np.float32))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

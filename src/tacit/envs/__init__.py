@@ -6,7 +6,7 @@ registry.py       making environments by id, with flat and named observations
 options.py        options of environments: checked and completed
 wrappers.py       a learned cost around an environment
 gridworld.py, robots.py, traffic/    the families of this package
-nav.py, slow_zone.py                 tasks in NumPy, made with tasks.py: regions and relations
+nav.py, slow_zone.py, reactor.py, crowd.py    tasks in NumPy, made with tasks.py: regions and relations
 """
 
 from tacit.envs.families import DemonstrationFormat, EnvInfo, Family, describe_envs, register_envs

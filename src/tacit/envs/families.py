@@ -27,6 +27,8 @@ BUILT_IN = (
     "tacit.envs.traffic",
     "tacit.envs.nav",
     "tacit.envs.slow_zone",
+    "tacit.envs.reactor",
+    "tacit.envs.crowd",
 )
 """Modules of this package with a `FAMILY`."""
 Options = dict[str, Any]
