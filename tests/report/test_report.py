@@ -279,7 +279,7 @@ def test_nothing_from_the_folder_is_trusted(copy: Run, tmp_path: Path) -> None:
     summary["diagnosis"] = {"text": evil, "features": [{"name": evil, "blame": 1.0}, evil], "budgets": [evil]}
     copy.write("summary.json", summary | {"status": evil, "cost_quality": {"auroc": evil}})
     config = copy.read("config.json")
-    config["env_kwargs"]["layout"] = evil[:20]
+    config["env_kwargs"]["slip"] = evil[:20]  # a layout like this would be refused
     config["demos"] = {"path": evil, "sha256": evil}
     copy.write("config.json", config)
     arrays, _ = storage.load_arrays(copy.path / "figures.safetensors")
