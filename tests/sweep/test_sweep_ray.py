@@ -28,7 +28,7 @@ def test_addresses_where_nobody_is(monkeypatch):
             knock(address)
     assert time.monotonic() - started < 10
     monkeypatch.setattr("tacit.sweep.ray.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"tacit\[ray\]"):
+    with pytest.raises(UserError, match=r"tacit-icrl\[ray\]"):
         knock("auto")
 
 
