@@ -144,7 +144,11 @@ def test_a_disk_that_is_still_full_when_resuming(cli, whole):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_the_operating_systems_own_full_disk_is_recognised(cli, monkeypatch):
-    def on_a_full_disk(descriptor, mode):
+    original = os.fdopen
+
+    def on_a_full_disk(descriptor, mode="r", *args, **kwargs):
+        if mode != "wb":  # not the lock, which is read as well
+            return original(descriptor, mode, *args, **kwargs)
         os.close(descriptor)
         return io.FileIO("/dev/full", "w")
 
