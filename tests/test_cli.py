@@ -256,7 +256,7 @@ def test_learn_makes_a_run_folder_that_stands_alone(cli, tmp_path):
 def test_the_same_command_skips_a_finished_run(cli):
     args = ("learn", "stub", GRID)
     first = cli(*args)
-    assert "50 demonstrations by the built-in expert, seed 0" in first.stderr
+    assert "50 by the built-in expert, seed 0" in first.stderr
     run = first.stdout.split()[-1]
     before = {path: path.stat().st_mtime_ns for path in Path(run).rglob("*")}
     again = cli(*args)

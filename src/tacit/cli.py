@@ -2,6 +2,8 @@
 
 Exit status: 0 done, 1 the run or the check failed, 2 the input was wrong, 130 stopped with Ctrl-C. A mistake of the
 user's gives one line on stderr and no traceback; a traceback is always a bug.
+
+-q and -v are options of every command: nothing on stderr but warnings and errors, or also what is read and written.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+import traceback
 import warnings
 from importlib import import_module
 
-from tacit import startup, terminal
+from tacit import log, startup, terminal
 from tacit.errors import RunFailed, UserError, install_command
 
 VERBS = {
@@ -24,6 +27,7 @@ VERBS = {
     "preflight": "check before learning: is there anything to learn from the demonstrations?",
     "learn": "learn a constraint and a policy from demonstrations",
     "expert": "train an expert who knows the constraint, and let it demonstrate",
+    "runs": "list the runs, with what each of them found",
     "resume": "continue an interrupted run",
     "sweep": "run an algorithm over seeds, environments and settings, several runs at once",
     "eval": "measure a run's policy and cost against the truth",
@@ -53,12 +57,19 @@ EXTRAS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    with terminal.cleaned():
+    args, level = _verbosity(list(sys.argv[1:] if argv is None else argv))
+    with terminal.cleaned(), log.shown(level), log.bars(level <= log.NORMAL):
         status = _run(args)
     if argv is None:
         startup.end(status)
     return status
+
+
+def _verbosity(args: list[str]) -> tuple[list[str], int]:
+    """(the other arguments, how much is said on stderr)."""
+    quiet, verbose = {"-q", "--quiet"}, {"-v", "--verbose"}
+    level = log.VERBOSE if verbose & {*args} else log.QUIET if quiet & {*args} else log.NORMAL
+    return [arg for arg in args if arg not in quiet | verbose], level
 
 
 def _run(args: list[str]) -> int:
@@ -67,10 +78,10 @@ def _run(args: list[str]) -> int:
         try:
             return _dispatch(args)
         except UserError as error:
-            _say(f"error: {error}")
+            _say(f"error: {error}", error)
             return 2
         except RunFailed as error:
-            _say(f"failed: {error}")
+            _say(f"failed: {error}", error)
             return 1
         except ModuleNotFoundError as error:
             extra = EXTRAS.get((error.name or "").partition(".")[0])
@@ -86,7 +97,7 @@ def _run(args: list[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except OSError as error:
-            _say(f"failed: {error.filename or 'file'}: {error.strerror or error}")
+            _say(f"failed: {error.filename or 'file'}: {error.strerror or error}", error)
             return 1
 
 
@@ -129,13 +140,17 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "`tacit COMMAND --help` explains a command. Exit status: 0 done, 1 failed, 2 wrong input, 130 stopped.",
+            "`tacit COMMAND --help` explains a command. RUN is a run folder, the beginning of its name, or `latest`.",
+            "Every command takes -q (only warnings and errors on stderr) and -v (also what is read and written).",
+            "Exit status: 0 done, 1 failed, 2 wrong input, 130 stopped.",
         ]
     )
 
 
-def _say(text: str) -> None:
-    """One line on stderr."""
+def _say(text: str, error: Exception | None = None) -> None:
+    """One line on stderr. With -v the way to the error comes first."""
+    if error is not None and log.logger.isEnabledFor(log.VERBOSE):
+        traceback.print_exception(error)
     print(" ".join(text.split()), file=sys.stderr)
 
 

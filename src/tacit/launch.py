@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit import log
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
 from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
@@ -49,10 +49,6 @@ def planning() -> Iterator[None]:
             yield
     finally:
         _loaded.reset(token)
-
-
-def to_stderr(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +121,6 @@ def learn(
         preset=preset,
         settings=settings,
         demos=given,
-        say=lambda text: print(text.replace("--demos", "demos"), file=sys.stderr),
     )
     return Learned(run, execute(run, data))
 
@@ -203,7 +198,7 @@ def resolve(
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     demos: str | Demonstrations | None = None,
-    say: Say = to_stderr,
+    say: Say = log.say,
 ) -> tuple[dict[str, Any], Demonstrations | None]:
     """(what `Run.start` wants to know, demonstrations); UserError for what cannot work. Nothing is written.
 
@@ -249,7 +244,7 @@ def prepare(
 
     included = demonstrations.shipped(env)
     if demos is None and included is not None and not _better_made(env, given, str(included)):
-        say(f"no --demos given: the demonstrations that come with Tacit, {included.name}")
+        say(f"no demonstrations given: those that come with Tacit, {included.name}")
         demos = str(included)
     if demos is None:
         env_kwargs = resolve_env(env, given)
@@ -316,7 +311,7 @@ def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: i
         raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
     from tacit.demos import expert_demonstrations, scripted_demonstrations
 
-    say(f"no --demos given: {n} demonstrations by the built-in expert, seed {seed}")
+    say(f"no demonstrations given: {n} by the built-in expert, seed {seed}")
     spec = exact_model(env, env_kwargs)
     if spec is None:
         return scripted_demonstrations(env, env_kwargs, n, seed)
@@ -337,7 +332,7 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
     try:
         with run:
             if run.done:
-                print(f"{run.path} is finished already; remove it to learn again", file=sys.stderr)
+                log.say(f"{run.path} is finished already; remove it to learn again")
                 return dict(run.read("summary.json"))
             # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
             if demos is not None and not (run.path / "demos.npz").exists():

@@ -8,6 +8,7 @@ written to the terminal itself (`raw`), after their texts were cleaned.
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,3 +58,8 @@ def cleaned() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+def width() -> int:
+    """Columns of the terminal; 80 in a pipe is too few for a log, so there it is 120, as for tables."""
+    return shutil.get_terminal_size((120, 24)).columns

@@ -44,11 +44,10 @@ def call(
 
 
 def open_run(name: str) -> Run:
-    """A run by its path, or by its name within ./runs."""
-    from tacit.run import Run
+    """A run by its path, by its name within ./runs or the beginning of it, or as `latest`."""
+    from tacit.run.find import find_run
 
-    inside = Path("runs") / name
-    return Run.open(inside if not os.path.exists(name) and inside.is_dir() else name)
+    return find_run(name)
 
 
 def check_folder(option: str, folder: Path) -> None:

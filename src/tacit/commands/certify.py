@@ -37,7 +37,7 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
     """Check a run.
 
     Args:
-        run: Run folder, or its name within ./runs.
+        run: Run folder, the beginning of its name within ./runs, or `latest`.
         json: Print both certificates as JSON.
     """
     opened = open_run(run)

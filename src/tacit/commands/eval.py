@@ -41,7 +41,7 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
     """Measure a run.
 
     Args:
-        run: Run folder, or its name within ./runs.
+        run: Run folder, the beginning of its name within ./runs, or `latest`.
         episodes: Number of episodes to run.
         seed: Random seed of the episodes.
         video: Film one episode into this file, .mp4 or .gif.

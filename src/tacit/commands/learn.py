@@ -20,7 +20,6 @@ Examples:
 # No `from __future__ import annotations` here: the type of `config` is known only when the algorithm is.
 import dataclasses
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
+from tacit.log import say
 from tacit.run import Run
 from tacit.run.sinks import names_of, observed
 
@@ -146,7 +146,7 @@ def print_preflight(run: Run, data: Any) -> None:
     from tacit.explain.preflight import quick
 
     for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
-        print(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}", file=sys.stderr)
+        say(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}")
 
 
 def pictures(run: Run) -> Path | None:
@@ -172,4 +172,4 @@ def show(run: Run, summary: Mapping[str, Any], json: bool) -> None:
     if summary.get("status") == "infeasible":
         raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
     if summary.get("status") == "iteration limit":
-        print("warning: stopped at the iteration limit; the certificate says how far it got", file=sys.stderr)
+        say("warning: stopped at the iteration limit; the certificate says how far it got")

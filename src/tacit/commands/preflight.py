@@ -24,7 +24,8 @@ from tacit.commands.environment import EnvOptions, Options
 from tacit.demos import save
 from tacit.errors import RunFailed, UserError
 from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight, run_preflight
-from tacit.launch import prepare, to_stderr
+from tacit.launch import prepare
+from tacit.log import say
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 WORDS = {"good": "good", "note": "note", "doubt": "doubtful"}
@@ -59,7 +60,7 @@ def preflight(
         raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")
     if keep is not None:
         check_folder("--keep", Path(keep).parent)
-    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr)
+    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, say)
     result, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
     if keep is not None:
         save(agent, keep)

@@ -17,7 +17,7 @@ import tyro
 
 from tacit.commands import call, open_run, print_json
 from tacit.errors import UserError
-from tacit.launch import to_stderr
+from tacit.log import say
 from tacit.report import write_report
 
 
@@ -32,7 +32,7 @@ def report(
     """Write a report.
 
     Args:
-        runs: Run folders, or their names within ./runs.
+        runs: Run folders, the beginnings of their names within ./runs, or `latest`.
         out: File to write. Default: report.html, in the run folder or for several runs in the current one.
         title: Heading of the page.
         json: Print the path as JSON.
@@ -52,7 +52,7 @@ def _folders(names: tuple[str, ...]) -> list[str]:
     """The run folders among `names`. runs/* may match others, such as a sweep's logs; a message names them."""
     others = [name for name in names if os.path.exists(name) and not (Path(name) / "config.json").exists()]
     if others:
-        to_stderr(f"left out, because they are not run folders: {', '.join(others)}")
+        say(f"left out, because they are not run folders: {', '.join(others)}")
     if len(others) == len(names):
         raise UserError("none of these is a run folder: it would have a config.json")
     return [name for name in names if name not in others]

@@ -35,7 +35,7 @@ import tyro
 
 from tacit.commands import call, check_folder, print_json
 from tacit.errors import RunFailed, UserError
-from tacit.launch import to_stderr
+from tacit.log import say
 from tacit.reproduce import EXPERIMENTS, Experiment, Measured, find
 from tacit.reproduce import results as results_file
 from tacit.reproduce.results import READABLE, SCHEMA
@@ -161,7 +161,7 @@ def _finish(name: str, experiment: Experiment | Measured, base: Path, json: bool
     failed = [run for run in missing if run["reason"] != NOT_ASKED_FOR]
     report_missing(failed)
     if len(missing) > len(failed):
-        to_stderr(f"not asked for, and missing: {len(missing) - len(failed)}")
+        say(f"not asked for, and missing: {len(missing) - len(failed)}")
     if failed and ran:
         raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
 
@@ -193,7 +193,7 @@ def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
         disk.move(file, backup)
         if results_file.curves_file(file).exists():
             disk.move(results_file.curves_file(file), results_file.curves_file(backup))
-        to_stderr(f"the earlier {file} {why}: it is now {backup}{advice}")
+        say(f"the earlier {file} {why}: it is now {backup}{advice}")
 
 
 def _names(results: Mapping[str, Any]) -> set[tuple[Any, ...]]:
@@ -204,8 +204,8 @@ def _from_runs(runner: Runner, out: str, dry_run: bool, json: bool) -> Mapping[s
     """The numbers of all finished runs, after running those that are not; None for a dry run."""
     rates = pace(runner.options.runs, results_file.records_in(out))
     if runner.taken:
-        to_stderr(f"{len(runner.taken)} runs are taken over from earlier results")
-    to_stderr(runner.forecast(rates))
+        say(f"{len(runner.taken)} runs are taken over from earlier results")
+    say(runner.forecast(rates))
     if dry_run:
         if json:
             print_json(estimate(runner.wanted, runner.options.crew, rates))
@@ -224,7 +224,7 @@ def _measured(
         time = f"about {in_words(seconds)}"
     except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
         seconds, time = None, "an unknown time (no earlier results to judge by)"
-    to_stderr(f"{sets} sets: {time}")
+    say(f"{sets} sets: {time}")
     if dry_run:
         if json:
             print_json({"sets": sets, "seconds": seconds})

@@ -92,7 +92,7 @@ def main(args: list[str]) -> Any:
         """Train on the frozen cost.
 
         Args:
-            run: Run folder with a learned cost, or its name within ./runs.
+            run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
             steps: Environment steps. Default: those of the preset.
             seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.

@@ -34,7 +34,7 @@ import tyro
 
 from tacit.commands import FilePath, call, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
-from tacit.launch import to_stderr
+from tacit.log import say
 from tacit.machine import usable_cpus
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
@@ -86,7 +86,7 @@ def main(args: list[str]) -> Any:
         plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), rates)
         if dry_run:
             return _list(tasks, rates, plan, json)
-        to_stderr(plan)
+        say(plan)
         record = provenance(shlex.join(["tacit", "sweep", *args]))
         try:
             run_tasks(tasks, workers=workers, retries=retries, ray=ray)
@@ -103,7 +103,7 @@ def main(args: list[str]) -> Any:
             print(target)
         for row in rows:
             if row["status"] == "damaged":
-                to_stderr(f"{row['run']}: {row['message']}")
+                say(f"{row['run']}: {row['message']}")
         failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
         if failed:
             raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")

@@ -46,7 +46,7 @@ def main(args: list[str]) -> Any:
         """Train on the frozen cost in another environment.
 
         Args:
-            run: Run folder with a learned cost, or its name within ./runs.
+            run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
             to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
             steps: Environment steps. Default: those of the preset.
             seed: Random seed of the fresh agent. Default: the run's seed + 1000.

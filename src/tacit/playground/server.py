@@ -30,6 +30,7 @@ from typing import Any
 
 from tacit import __version__
 from tacit.errors import UserError
+from tacit.log import logger
 from tacit.playground.answer import Answer, Superseded, answer
 from tacit.playground.presets import limits, presets
 from tacit.playground.scene import SceneEntry, parse, short
@@ -185,7 +186,7 @@ class Server(ThreadingHTTPServer):
         """Report an error of ours in one line; a client that hangs up is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            print(f"playground: {type(error).__name__}: {short(str(error))}", file=sys.stderr)
+            logger.error(f"playground: {type(error).__name__}: {short(str(error))}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -279,7 +280,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True  # the client has gone
         except Exception as error:
-            print(f"playground: {type(error).__name__}: {short(str(error))}", file=sys.stderr)
+            logger.error(f"playground: {type(error).__name__}: {short(str(error))}")
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here; the terminal says what")
 
     def _send(self, status: int, kind: str, body: bytes) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from tacit.algorithms import find as algorithm
 from tacit.errors import RunFailed, UserError
-from tacit.launch import planning, to_stderr
+from tacit.launch import planning
+from tacit.log import say
 from tacit.machine import usable_cpus
 from tacit.reproduce import results as results_file
 from tacit.reproduce.catalogue import EXPERIMENTS
@@ -145,10 +146,10 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
         except UserError as error:
             if other == name:
                 raise
-            to_stderr(f"nothing is taken over from there: {error}")
+            say(f"nothing is taken over from there: {error}")
             continue
         if not isinstance(results, dict) or results.get("schema") not in READABLE:
-            to_stderr(f"nothing is taken over from {file}, which was written by another version of Tacit")
+            say(f"nothing is taken over from {file}, which was written by another version of Tacit")
             continue
         try:
             for record in results.get("runs", []):
@@ -157,7 +158,7 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
                 if other == name:
                     kept[record["label"], record["seed"]] = record
         except (KeyError, TypeError, AttributeError) as error:
-            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {message_of(error)}")
+            say(f"nothing is taken over from {file}, which is damaged or of another version: {message_of(error)}")
     return kept
 
 
@@ -297,7 +298,7 @@ def gather(experiment: Experiment, tasks: Iterable[Task], taken: Taken | None = 
 
 def report_missing(missing: Sequence[Missing]) -> None:
     for run in missing:
-        to_stderr(f"missing: {run['label']}, seed {run['seed']}: {run['reason']}")
+        say(f"missing: {run['label']}, seed {run['seed']}: {run['reason']}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from tacit.demos import Demonstrations
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.envs.registry import make_vec
 from tacit.errors import RunFailed
-from tacit.launch import to_stderr
+from tacit.log import say
 from tacit.policy import Policy
 from tacit.reproduce import figures, overall, tables
 from tacit.reproduce.experiment import Experiment, Group, Row, Staged
@@ -249,7 +249,7 @@ class ViolatingDemonstrations(Staged):
                 try:
                     demonstrations.save(mixed(violators[0].job.env, bad, share), file)
                 except RunFailed as error:
-                    to_stderr(str(error))
+                    say(str(error))
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """One run per seed, robot, share and method; `finished` are those who violate."""

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tacit.errors import UserError
+from tacit.log import logger
 
 TMP_SUFFIX = ".tmp"
 MAX_BYTES = 1 << 31
@@ -200,6 +201,7 @@ def reading(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> BinaryIO:
     if size > max_bytes:
         file.close()
         raise UserError(f"{path} has {size} bytes, too many: at most {max_bytes} are read")
+    logger.debug("reading %s", path)
     return file
 
 
@@ -256,6 +258,7 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
                 error.filename, error.filename2 = os.fspath(path), None
             raise
         _sync_folder(place)
+    logger.debug("wrote %s", path)
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""Progress on stderr: one live line on a terminal, a plain line every two seconds elsewhere (logs, pipes, CI).
+"""Progress: a live bar where a program wants one and has a terminal, otherwise a message every two seconds.
 
     with live("solve", total=100) as update:
         for state, metrics in learn(config):
             update(f"kkt {metrics['kkt']:.1e}")
 
-Work that is over within two seconds says only how it ended.
+Work that is over within two seconds says only how it ended. The messages go to the logger (`tacit.log`). The command
+line wants bars; in Python `tacit.learn(..., progress=True)` does.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TextIO
 
+from tacit import log
 from tacit.terminal import clean, raw
 
 Update = Callable[[str], None]
@@ -24,15 +27,20 @@ INTERVAL = 2.0
 
 @contextmanager
 def live(label: str, *, total: int | None = None, stream: TextIO | None = None) -> Iterator[Update]:
-    """A function to call after every iteration with a text such as "kkt 1e-9"."""
-    stream = sys.stderr if stream is None else stream
-    terminal = raw(stream)
-    with (_rich if terminal.isatty() else _plain)(label, total, terminal) as update:
+    """A function to call after every iteration with a text such as "kkt 1e-9". A `stream` gets it whatever happens."""
+    terminal = raw(sys.stderr if stream is None else stream)
+    if terminal.isatty() and (log.bars_wanted() or stream is not None):
+        shown = _rich(label, total, terminal)
+    elif stream is None:
+        shown = _plain(label, total, log.logger.info)
+    else:
+        shown = _plain(label, total, partial(print, file=stream, flush=True))
+    with shown as update:
         yield lambda text: update(clean(text))
 
 
 @contextmanager
-def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
+def _plain(label: str, total: int | None, write: Callable[[str], None]) -> Iterator[Update]:
     count, text, printed = 0, "", 0
     started = last = time.monotonic()
 
@@ -41,7 +49,7 @@ def _plain(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
         seconds = time.monotonic() - started
         of = f"/{total}" if total else ""
         left = f", {seconds / count * (total - count):.0f} s left" if total and 0 < count < total else ""
-        print(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "), file=stream, flush=True)
+        write(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "))
         printed = count
 
     def update(message: str) -> None:

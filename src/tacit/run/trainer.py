@@ -7,7 +7,6 @@ line, and stops a training whose numbers are no longer finite with its last good
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
+from tacit.log import logger
 from tacit.run.progress import live
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def train(run: Run, training: Training) -> Any:
     assert state is not None
     if state.steps > 1.1 * training.total_steps:
         counts = f"The run used {state.steps:,} steps instead of {training.total_steps:,}"
-        print(f"{counts}, because the iteration in progress is always finished.", file=sys.stderr)
+        logger.info(f"{counts}, because the iteration in progress is always finished.")
     return state
 
 

@@ -27,7 +27,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
-from tacit.launch import place, planning, resolve, to_stderr
+from tacit.launch import place, planning, resolve
+from tacit.log import say
 from tacit.machine import compiled_cache, usable_cpus
 from tacit.run import Run, disk, in_use, storage
 from tacit.sweep.time import in_words
@@ -118,7 +119,7 @@ def run_jobs(
     workers: int | None = None,
     retries: int = 1,
     ray: str | None = None,
-    report: Callable[[str], None] = to_stderr,
+    report: Callable[[str], None] = say,
 ) -> list[Task]:
     """Run what is not finished, `workers` at once (by default one per processor), and report how each job went."""
     tasks = prepare(jobs, out)
@@ -132,7 +133,7 @@ def run_tasks(
     workers: int | None = None,
     retries: int = 1,
     ray: str | None = None,
-    report: Callable[[str], None] = to_stderr,
+    report: Callable[[str], None] = say,
 ) -> None:
     """The same for prepared tasks, in place. On KeyboardInterrupt the workers are stopped first."""
     if workers is not None and workers < 1:

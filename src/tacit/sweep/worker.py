@@ -14,6 +14,7 @@ import threading
 import traceback
 from typing import Any
 
+from tacit import log
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
 from tacit.run import RunInUse, storage
@@ -48,7 +49,8 @@ def last_words(pid: int) -> str:
 def main() -> None:
     task = storage.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    status, text = work(**task)
+    with log.shown():  # into the job's log file
+        status, text = work(**task)
     if text:
         print(last_words(os.getpid()) + " ".join(text.split()), flush=True)
     sys.exit(status)

@@ -1,0 +1,80 @@
+"""List the runs, the newest first, with what each of them found.
+
+Wherever a command asks for a RUN, the beginning of a name that only one run has is enough, and `latest` is the run that
+was worked on last.
+
+Examples:
+  tacit runs
+  tacit runs mce-pendulum                    those whose name begins so
+  tacit runs --in results/runs --json
+  tacit report latest
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from tacit.commands import call, print_json
+from tacit.errors import UserError
+from tacit.explain.brief import in_brief
+from tacit.run import Run, in_use
+from tacit.run.find import RUNS, run_folders
+from tacit.terminal import width
+
+
+def runs(
+    beginning: Annotated[str, tyro.conf.arg(metavar="NAME")] = "",
+    /,
+    *,
+    folder: Annotated[str, tyro.conf.arg(name="in", metavar="DIR")] = RUNS,
+    json: bool = False,
+) -> None:
+    """List runs.
+
+    Args:
+        beginning: Only runs whose name begins so.
+        folder: Folder that holds the run folders.
+        json: Print JSON.
+    """
+    if not Path(folder).is_dir() and folder != RUNS:
+        raise UserError(f"there is no folder {folder}")
+    rows = [_row(path) for path in run_folders(folder) if path.name.startswith(beginning)]
+    if json:
+        return print_json(rows)
+    if not rows:
+        such = f" whose name begins with {beginning}" if beginning else ""
+        print(f"There is no run in {folder}{such}. `tacit learn` makes one; start with `tacit demo`.")
+    name_width = max((len(row["run"]) for row in rows), default=0)
+    for row in rows:
+        print(f"{row['run']:<{name_width}}  {row['state']}, {_ago(row['seconds'])}")
+        if row["found"]:
+            text = f"  {row['found']}"
+            print(text if len(text) <= width() else text[: width() - 4] + " ...")
+
+
+def _row(path: Path) -> dict[str, Any]:
+    now = datetime.datetime.now().timestamp()
+    row = {"run": path.name, "path": str(path), "seconds": round(now - (path / "config.json").lstat().st_mtime)}
+    try:
+        run = Run.open(path)
+        state = "finished" if run.done else "running" if in_use(path) else "interrupted"
+        found = in_brief(run) if run.done else f"continue with `tacit resume {path.name}`" * (state == "interrupted")
+    except UserError as error:
+        return row | {"state": "damaged", "found": str(error)}
+    return row | {"state": state, "algorithm": run.config["algo"], "env": run.config["env"], "found": found}
+
+
+def _ago(seconds: float) -> str:
+    """How long ago, in the largest unit that fits."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"
+
+
+def main(args: list[str]) -> Any:
+    return call(runs, "runs", __doc__, args)

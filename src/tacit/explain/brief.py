@@ -1,0 +1,55 @@
+"""What a run found, in one line: for lists of runs and for the representation of `tacit.Learned`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import UserError
+
+if TYPE_CHECKING:
+    from tacit.run import Run
+
+AGENTS = ("learned", "stochastic")
+"""The row of a table that the run is about."""
+
+
+def rule_of(run: Run) -> str | None:
+    """What is forbidden, as `tacit explain` wrote it down; None for a run that has no explanation."""
+    if not (run.path / "explanation.json").exists():
+        return None
+    explanation = run.read("explanation.json")
+    rule = explanation.get("rule") if isinstance(explanation, dict) else None
+    return rule if isinstance(rule, str) else None
+
+
+def in_brief(run: Run) -> str:
+    """The rule, and what the agent does; for a run without one, what its agent does."""
+    if not run.done:
+        return ""
+    try:
+        summary, rule = run.read("summary.json"), rule_of(run)
+    except UserError as error:
+        return str(error)
+    if not isinstance(summary, dict):
+        return "summary.json is damaged"
+    if summary.get("status") == "infeasible":
+        return "proved that no cost explains the demonstrations"
+    agent = agent_in_brief(summary)
+    parts = [*([f"forbidden: {rule}"] if rule else []), *([agent] if agent else [])]
+    return "; ".join(parts) or str(summary.get("status", ""))
+
+
+def agent_in_brief(summary: Mapping[str, Any]) -> str:
+    """Return and violating episodes of the agent that the run is about."""
+    table = summary.get("table") or {}
+    row = next((table[name] for name in AGENTS if name in table), {})
+    value, violating = _value(row.get("return")), _value(row.get("violation_rate_episode"))
+    words = [] if value is None else [f"return {value:.4g}"]
+    words += [] if violating is None else [f"{100 * violating:.3g} % of episodes violate"]
+    return ", ".join(words)
+
+
+def _value(entry: Any) -> float | None:
+    entry = entry.get("value") if isinstance(entry, Mapping) else entry
+    return float(entry) if isinstance(entry, int | float) and not isinstance(entry, bool) else None

@@ -1,0 +1,54 @@
+"""Find a run by what a person types: a path, a name or the beginning of one, or `latest`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tacit.errors import UserError, did_you_mean
+from tacit.run.folder import Run
+
+RUNS = "runs"
+"""The folder in which runs are made unless another is named."""
+LATEST = "latest"
+_SHOWN = 5
+
+
+def run_folders(folder: str | os.PathLike[str] = RUNS) -> list[Path]:
+    """The run folders in a folder, the one that was worked on last first."""
+    found = [config.parent for config in Path(folder).glob("*/config.json")]
+    return sorted(found, key=lambda path: (_last_worked_on(path), path.name), reverse=True)
+
+
+def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS) -> Run:
+    """The run that `name` means: a path, a name within `folder` or the beginning of one, or `latest`."""
+    word = os.fspath(name)
+    inside = Path(folder) / word
+    if os.path.exists(word) or inside.is_dir():
+        return Run.open(word if os.path.exists(word) else inside)
+    if os.path.dirname(word):
+        return Run.open(word)  # a path that does not exist: it says so
+    runs = run_folders(folder)
+    if word == LATEST:
+        if not runs:
+            raise UserError(f"there is no run in {folder} yet: `tacit learn` makes one")
+        return Run.open(runs[0])
+    fitting = [run for run in runs if run.name.startswith(word)]
+    if len(fitting) == 1:
+        return Run.open(fitting[0])
+    if fitting:
+        more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
+        names = ", ".join(run.name for run in fitting[:_SHOWN])
+        raise UserError(f"{word} is the beginning of {len(fitting)} runs ({names}{more}): give more of the name")
+    hint = f"; {did_you_mean(word, [run.name for run in runs])}" if 0 < len(runs) <= _SHOWN else ""
+    raise UserError(f"there is no run folder {word}, and no run in {folder} begins so{hint or ': see `tacit runs`'}")
+
+
+def _last_worked_on(path: Path) -> float:
+    """provenance.json is written when a run starts, is resumed, and ends."""
+    for file in ("provenance.json", "config.json"):
+        try:
+            return (path / file).lstat().st_mtime
+        except OSError:
+            continue
+    return 0.0
