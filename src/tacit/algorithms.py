@@ -29,6 +29,8 @@ from importlib import import_module, metadata
 from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from tacit import presets
 from tacit.envs.registry import import_named
 from tacit.errors import UserError, did_you_mean
@@ -290,8 +292,10 @@ def _wanted(kind: Any) -> str:
 def _as_kind(value: Any, kind: Any) -> Any:
     """`value` as a field of that type holds it; TypeError when it does not fit.
 
-    Neither JSON nor TOML has tuples, and people write 1 for 1.0: equal settings must give equal run folders.
+    Neither JSON nor TOML has tuples, and people write 1 for 1.0 and 1e4 for 10000: equal settings must give equal run
+    folders.
     """
+    value = value.item() if isinstance(value, np.generic) else value
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for one in args:
@@ -308,6 +312,8 @@ def _as_kind(value: Any, kind: Any) -> Any:
             return tuple(_as_kind(v, one) for v, one in zip(value, each, strict=True))
     elif kind is float and type(value) in (int, float):
         return float(value)
+    elif kind is int and type(value) is float and value.is_integer():
+        return int(value)
     elif kind is Any or type(value) in (kind, origin):
         return value
     raise TypeError

@@ -33,6 +33,7 @@ from tacit.evaluate_exact import (
     excess_over_expert,
     reachable_states,
 )
+from tacit.run.progress import Update, live
 from tacit.run.summary import Measured, Row, Table
 
 if TYPE_CHECKING:
@@ -130,13 +131,14 @@ def evaluate(
     seed: int,
     discount: float = 1.0,
     max_steps: int = 1_000_000,
+    progress: Update | None = None,
 ) -> Episodes:
     """Run `episodes` complete episodes and measure each of them.
 
     The number of episodes of each copy of the environment is fixed beforehand. (Taking whichever episodes end first
     would favour short ones, and with them, say, early deaths.) Episodes are ordered by copy, then by time. `seed` sets
     both the environment and the generator that the policy gets. RunFailed when an episode exceeds `max_steps`, and when
-    the environment raises or returns what is not finite.
+    the environment raises or returns what is not finite. `progress` hears of every step and of the episodes it ended.
     """
     copies = int(env.num_envs)
     if episodes < 1:
@@ -168,9 +170,11 @@ def evaluate(
         tally.step(rewards, np.zeros(copies) if cost is None else cost, discount)
         if (tally.length > max_steps).any():
             raise RunFailed(f"an episode did not end within {max_steps} steps: give the environment a time limit")
-        for copy in map(int, np.flatnonzero(done & ~resetting)):
-            if len(records[copy]) < quota[copy]:
-                records[copy].append((*tally.record(copy, bool(terminated[copy])), _outcome(info, copy, names)))
+        counted = [copy for copy in map(int, np.flatnonzero(done & ~resetting)) if len(records[copy]) < quota[copy]]
+        for copy in counted:
+            records[copy].append((*tally.record(copy, bool(terminated[copy])), _outcome(info, copy, names)))
+        if progress is not None:
+            progress(f"step {int(tally.length.max()):,}", len(counted))
         # The new episode begins at once (same step) or with the step that only resets (next step).
         begins = done if mode == "SameStep" else resetting
         tally.begin(begins, start_cost)
@@ -349,10 +353,13 @@ def evaluations(env: VectorEnv, policy: SavedPolicy, episodes: int, seed: int, d
     def deterministic(obs: Any, rng: np.random.Generator) -> Any:
         return policy.act(obs, rng, deterministic=True)
 
-    return {
-        name: _measured(summarize(evaluate(env, act, episodes, seed=seed + 10_000, discount=discount)))
-        for name, act in (("stochastic", policy), ("deterministic", deterministic))
-    }
+    with live("evaluating", total=2 * episodes) as update:
+        return {
+            name: _measured(
+                summarize(evaluate(env, act, episodes, seed=seed + 10_000, discount=discount, progress=update))
+            )
+            for name, act in (("stochastic", policy), ("deterministic", deterministic))
+        }
 
 
 def demonstrated(demos: Demonstrations, discount: float) -> Row:

@@ -95,7 +95,7 @@ class Learned:
 def learn(
     env: str,
     demos: str | os.PathLike[str] | Demonstrations | None = None,
-    algo: str = "mce",
+    method: str = "mce",
     preset: str | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] = "runs",
@@ -108,12 +108,12 @@ def learn(
     nothing for those that come with Tacit. `preset` is the algorithm's own unless named ("reference" for mce), and
     `settings` go on top of it. Called again it finds the finished run, or goes on with an interrupted one.
     """
-    algorithm = find(algo, here=True)
+    algorithm = find(method, here=True)
     if not algorithm.learns:
-        raise UserError(f"{algo} does not learn from demonstrations: use `tacit {algo}`")
+        raise UserError(f"{method} does not learn from demonstrations: use `tacit {method}`")
     given = os.fspath(demos) if isinstance(demos, os.PathLike) else demos
     run, data = start_run(
-        algo,
+        method,
         env,
         out=os.fspath(out),
         env_kwargs=env_kwargs,

@@ -29,6 +29,31 @@ RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
+_numbers = tyro.constructors.ConstructorRegistry()
+
+
+@_numbers.primitive_rule
+def _whole_number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    """Integers, also written as 1e4."""
+    if info.type is not int:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: _whole(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _whole(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        value = float(word)
+        if not value.is_integer():
+            raise ValueError(f"{word} is not a whole number") from None
+        return int(value)
 
 
 def call(
@@ -36,11 +61,14 @@ def call(
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
+    args = ["--help" if arg == "--help-all" else arg for arg in args]
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
-    if isinstance(target, dict):
-        return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
-    return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+    text += "\n\nEvery command takes -q (only warnings and errors on stderr) and -v (also what is read and written)."
+    with _numbers:
+        if isinstance(target, dict):
+            return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
+        return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
 
 
 def open_run(name: str) -> Run:

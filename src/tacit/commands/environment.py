@@ -37,5 +37,5 @@ class EnvOptions:
         return given
 
 
-# The options without a prefix: --slip, not --options.slip.
-Options = Annotated[EnvOptions, tyro.conf.arg(name="")]
+# In a box of their own, without a prefix: --slip, not --environment.slip.
+Options = Annotated[EnvOptions, tyro.conf.arg(name="environment"), tyro.conf.OmitArgPrefixes]

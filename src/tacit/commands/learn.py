@@ -14,7 +14,7 @@ Examples:
   tacit learn mce-exact tacit/Gridworld-v0       exact: finite environments with a known model
   tacit learn mce-exact tacit/Gridworld-v0 --layout my_map.txt --slip 0.2 --demos logs.npz --beta 0.1 --budget 1e-3
   tacit learn mce-exact tacit/Gridworld-v0 --env layout=wall-3 slip=0.3 moves=8 --seed 4
-  tacit learn mce-exact --help                   the options of an algorithm
+  tacit learn mce-exact --help                   the options of an algorithm; --help-all has every one
 """
 
 # No `from __future__ import annotations` here: the type of `config` is known only when the algorithm is.
@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.algorithms import Algorithm, every, find
-from tacit.commands import EnvId, call, print_json
+from tacit.commands import EnvId, call, print_json, settings_help
 from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
@@ -116,13 +116,15 @@ def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, An
     """(environment, preset, settings) before the parser exists, because they decide on the parser's defaults."""
     env_id = next((arg for arg in args if not arg.startswith("-")), "")
     preset = algorithm.preset
-    refuse_retired(algorithm, args)
+    if not settings_help.wanted(args):
+        refuse_retired(algorithm, args)
     for i, arg in enumerate(args):
         if arg == "--preset" and i + 1 < len(args):
             preset = args[i + 1]
         elif arg.startswith("--preset="):
             preset = arg.partition("=")[2]
-    return env_id, preset, algorithm.config(env_id, preset)
+    for_help = settings_help.config_for_help(algorithm, env_id, preset, args) if settings_help.wanted(args) else None
+    return env_id, preset, algorithm.config(env_id, preset) if for_help is None else for_help
 
 
 def refuse_retired(algorithm: Algorithm, args: list[str]) -> None:

@@ -12,7 +12,7 @@ Examples:
 
 from __future__ import annotations
 
-import datetime
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from tacit.commands import call, print_json
 from tacit.errors import UserError
 from tacit.explain.brief import in_brief
 from tacit.run import Run, in_use
-from tacit.run.find import RUNS, run_folders
+from tacit.run.find import RUNS, last_worked_on, run_folders
 from tacit.terminal import width
 
 
@@ -51,20 +51,18 @@ def runs(
     name_width = max((len(row["run"]) for row in rows), default=0)
     for row in rows:
         print(f"{row['run']:<{name_width}}  {row['state']}, {_ago(row['seconds'])}")
-        if row["found"]:
-            text = f"  {row['found']}"
-            print(text if len(text) <= width() else text[: width() - 4] + " ...")
+        for line in row["found"]:
+            print(f"  {line}" if len(line) + 2 <= width() else f"  {line[: width() - 6]} ...")
 
 
 def _row(path: Path) -> dict[str, Any]:
-    now = datetime.datetime.now().timestamp()
-    row = {"run": path.name, "path": str(path), "seconds": round(now - (path / "config.json").lstat().st_mtime)}
+    row = {"run": path.name, "path": str(path), "seconds": round(time.time() - last_worked_on(path))}
     try:
         run = Run.open(path)
         state = "finished" if run.done else "running" if in_use(path) else "interrupted"
-        found = in_brief(run) if run.done else f"continue with `tacit resume {path.name}`" * (state == "interrupted")
+        found = in_brief(run) if run.done else [f"continue with `tacit resume {path}`"] * (state == "interrupted")
     except UserError as error:
-        return row | {"state": "damaged", "found": str(error)}
+        return row | {"state": "damaged", "found": [str(error)]}
     return row | {"state": state, "algorithm": run.config["algo"], "env": run.config["env"], "found": found}
 
 

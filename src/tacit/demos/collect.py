@@ -33,13 +33,20 @@ keeps its distance even at slip 0.5 (about one episode in six is pushed into a c
 
 
 def collect(
-    env: VectorEnv, policy: Policy, n: int, *, seed: int, card: Mapping[str, Any] | None = None
+    env: VectorEnv,
+    policy: Policy,
+    n: int,
+    *,
+    seed: int,
+    card: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int], None] | None = None,
 ) -> Demonstrations:
     """Record n complete episodes of an agent in a vector environment that resets its copies by itself.
 
     The number of episodes per copy is fixed beforehand: taking whichever end first would favour short ones. True costs
     are kept if the environment reports info["cost"]. Choose among the episodes afterwards with `subset`. The policy
     gets the observations as they are, a Dict for instance; the demonstrations hold them flattened, with named entries.
+    `progress` hears of every step, with how many episodes it ended.
     """
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
@@ -58,6 +65,7 @@ def collect(
         observations, rewards, terminated, truncated, info = env.step(actions)
         ended = np.asarray(terminated) | np.asarray(truncated)
         reached = rows(env, observations)
+        before = sum(map(len, finished))
         for i in range(copies):
             if resetting[i]:
                 running[i] = _Recorder(reached[i])
@@ -72,6 +80,8 @@ def collect(
                     finished[i].append(running[i].trajectory(bool(terminated[i])))
                 running[i] = _Recorder(reached[i])
         resetting = ended & ~resetting if mode == "NextStep" else resetting
+        if progress is not None:
+            progress(f"step {max(len(one.actions) for one in running):,}", sum(map(len, finished)) - before)
     names = feature_names(env)
     env_id, options = origin(env)
     basis = make_card(

@@ -1,4 +1,4 @@
-"""What a run found, in one line: for lists of runs and for the representation of `tacit.Learned`."""
+"""What a run found, in a line or two: for lists of runs and for the representation of `tacit.Learned`."""
 
 from __future__ import annotations
 
@@ -23,27 +23,24 @@ def rule_of(run: Run) -> str | None:
     return rule if isinstance(rule, str) else None
 
 
-def in_brief(run: Run) -> str:
-    """The rule, and what the agent does; for a run without one, what its agent does."""
-    if not run.done:
-        return ""
+def in_brief(run: Run) -> list[str]:
+    """The rule and what the agent does, of a finished run: as many lines as there are of these."""
     try:
         summary, rule = run.read("summary.json"), rule_of(run)
     except UserError as error:
-        return str(error)
+        return [str(error)]
     if not isinstance(summary, dict):
-        return "summary.json is damaged"
+        return ["summary.json is damaged"]
     if summary.get("status") == "infeasible":
-        return "proved that no cost explains the demonstrations"
-    agent = agent_in_brief(summary)
-    parts = [*([f"forbidden: {rule}"] if rule else []), *([agent] if agent else [])]
-    return "; ".join(parts) or str(summary.get("status", ""))
+        return ["proved that no cost explains the demonstrations"]
+    lines = [f"forbidden: {rule}" if rule else "", agent_in_brief(summary)]
+    return [line for line in lines if line] or [str(summary.get("status", ""))]
 
 
 def agent_in_brief(summary: Mapping[str, Any]) -> str:
     """Return and violating episodes of the agent that the run is about."""
     table = summary.get("table") or {}
-    row = next((table[name] for name in AGENTS if name in table), {})
+    row: Mapping[str, Any] = next((table[name] for name in AGENTS if name in table), {})
     value, violating = _value(row.get("return")), _value(row.get("violation_rate_episode"))
     words = [] if value is None else [f"return {value:.4g}"]
     words += [] if violating is None else [f"{100 * violating:.3g} % of episodes violate"]

@@ -22,7 +22,9 @@ from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for, evaluations
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
+from tacit.log import logger
 from tacit.run import versions
+from tacit.run.progress import live
 from tacit.run.trainer import Metrics, Training, naming_checkpoint
 from tacit.run.trainer import train as train_in_folder
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tacit.demos.data import Trajectory
     from tacit.policy import Policy
     from tacit.run import Run
+    from tacit.run.summary import Row
 
 MOST_DRAWN = 40
 """Episodes for one demonstration, at most."""
@@ -92,6 +95,7 @@ def train(
         with naming_checkpoint(run):
             table = evaluations(test, policy, config.eval_episodes, seed, config.gamma)
         run.log_eval({"steps": config.total_steps, **table})
+        _warn_of_violations(table["stochastic"])
         summary: dict[str, Any] = {"table": table}
         if config.demonstrations:
             demonstrations = demonstrate(test, policy, config.demonstrations, seed, env_id, env_kwargs, run)
@@ -100,6 +104,20 @@ def train(
     finally:
         test.close()
     return summary
+
+
+OFTEN = 0.1
+"""Share of an expert's episodes that violate, above which its demonstrations are a matter of luck."""
+
+
+def _warn_of_violations(row: Row) -> None:
+    """Demonstrations are drawn until enough of them keep to the constraint: the summary of those shows nothing."""
+    violating = row.get("violation_rate_episode", {}).get("value", 0.0)
+    if violating > OFTEN:
+        logger.warning(
+            f"this expert breaks the constraint in {100 * violating:.0f} % of its episodes, and its demonstrations are "
+            "the lucky rest; train it longer (--total-steps) or with a distance to keep (--margin)"
+        )
 
 
 def _training(env: VectorEnv, config: Config, seed: int) -> Training:
@@ -155,10 +173,13 @@ def demonstrate(
     """n episodes of the stochastic policy that never break the constraint and last to the horizon (or succeed)."""
     good: list[Trajectory] = []
     drawn = 0
-    while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # without any at first there is little hope
-        batch = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn)
-        drawn += len(batch)
-        good += [batch[int(i)] for i in np.flatnonzero(_exemplary(env, batch, env_id))]
+    with live("demonstrating: episodes") as update:
+        # Without any good one at first there is little hope.
+        while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):
+            batch = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn, progress=update)
+            drawn += len(batch)
+            good += [batch[int(i)] for i in np.flatnonzero(_exemplary(env, batch, env_id))]
+            update(f"{min(len(good), n)} of {n} demonstrations", 0)
     if len(good) < n:
         raise RunFailed(
             f"only {len(good)} of {drawn} episodes of this expert keep to the constraint and reach the end, "

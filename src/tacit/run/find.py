@@ -17,7 +17,7 @@ _SHOWN = 5
 def run_folders(folder: str | os.PathLike[str] = RUNS) -> list[Path]:
     """The run folders in a folder, the one that was worked on last first."""
     found = [config.parent for config in Path(folder).glob("*/config.json")]
-    return sorted(found, key=lambda path: (_last_worked_on(path), path.name), reverse=True)
+    return sorted(found, key=lambda path: (last_worked_on(path), path.name), reverse=True)
 
 
 def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS) -> Run:
@@ -44,8 +44,8 @@ def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS
     raise UserError(f"there is no run folder {word}, and no run in {folder} begins so{hint or ': see `tacit runs`'}")
 
 
-def _last_worked_on(path: Path) -> float:
-    """provenance.json is written when a run starts, is resumed, and ends."""
+def last_worked_on(path: Path) -> float:
+    """A time: provenance.json is written when a run starts, is resumed, and ends."""
     for file in ("provenance.json", "config.json"):
         try:
             return (path / file).lstat().st_mtime

@@ -15,12 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from tacit import log
 from tacit.terminal import clean, raw
 
-Update = Callable[[str], None]
+
+class Update(Protocol):
+    """Tell how far the work is."""
+
+    def __call__(self, text: str, /, advance: int = 1) -> None:
+        """`advance` pieces of the work are done since the last call."""
+
+
 INTERVAL = 2.0
 """Seconds between plain lines."""
 
@@ -36,7 +43,7 @@ def live(label: str, *, total: int | None = None, stream: TextIO | None = None) 
     else:
         shown = _plain(label, total, partial(print, file=stream, flush=True))
     with shown as update:
-        yield lambda text: update(clean(text))
+        yield lambda text, advance=1: update(clean(text), advance)
 
 
 @contextmanager
@@ -52,9 +59,9 @@ def _plain(label: str, total: int | None, write: Callable[[str], None]) -> Itera
         write(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "))
         printed = count
 
-    def update(message: str) -> None:
+    def update(message: str, advance: int = 1) -> None:
         nonlocal count, text, last
-        count, text = count + 1, message
+        count, text = count + advance, message
         if time.monotonic() - last >= INTERVAL:
             last = time.monotonic()
             show()
@@ -85,8 +92,8 @@ def _rich(label: str, total: int | None, stream: TextIO) -> Iterator[Update]:
     # The numbers have a line of their own: beside them, bar and time left would vanish on a narrow terminal.
     line = Text(no_wrap=True, overflow="ellipsis")
 
-    def update(message: str) -> None:
-        progress.update(task, advance=1)
+    def update(message: str, advance: int = 1) -> None:
+        progress.update(task, advance=advance)
         line.plain = message
 
     with Live(Group(progress, line), console=console):

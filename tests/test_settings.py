@@ -1,0 +1,61 @@
+"""Settings as types and in help texts: they agree with the algorithms' own."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+from tacit import settings
+from tacit.algorithms import ALGORITHMS, make_config
+from tacit.errors import UserError
+from tacit.forward import ppo
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_file_is_up_to_date():
+    """If this fails: python tools/settings.py"""
+    done = subprocess.run([sys.executable, "tools/settings.py", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run `python tools/settings.py`"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_names_types_and_defaults_are_those_of_the_config(name):
+    config_class = ALGORITHMS[name].load().Config
+    hints = get_type_hints(settings.SETTINGS[name], include_extras=True)
+    declared = get_type_hints(config_class)
+    assert set(hints) == {field.name for field in dataclasses.fields(config_class)}
+    for field in dataclasses.fields(config_class):
+        kind, default = get_args(hints[field.name])[:2]
+        assert kind == declared[field.name]
+        assert default == field.default
+
+
+def test_help_shows_few_settings_and_help_all_every_one(cli):
+    few, every = cli("learn", "mce", "tacit/Ant-v0", "--help").stdout, cli("learn", "mce", "--help-all").stdout
+    options = {name: f"--{name.replace('_', '-')}" for name in get_type_hints(settings.MCE)}
+    in_few = [name for name, option in options.items() if f" {option} " in few]
+    assert len(in_few) == 10
+    assert "total_steps" in in_few
+    missing = [o for o in options.values() if f" {o} " not in every and f" --no-{o.removeprefix('--')} " not in every]
+    assert missing == []
+    assert f"{len(options) - 10} more" in few
+    # The preset's value for this environment, not the default of the Config.
+    total = ALGORITHMS["mce"].config("tacit/Ant-v0").total_steps
+    assert str(total) in few
+
+
+def test_1e4_is_a_number_of_steps(cli, tmp_path):
+    config = make_config(ppo.Config, {"total_steps": 1e4}, "here")
+    assert type(config.total_steps) is int
+    assert config.total_steps == 10_000
+    with pytest.raises(UserError, match=r"total_steps is 1\.5"):
+        make_config(ppo.Config, {"total_steps": 1.5}, "here")
+    wrong = cli("learn", "ppo", "tacit/Pendulum-v0", "--total-steps", "0e4", "--out", tmp_path)
+    assert "total_steps must be at least 1" in wrong.stderr
+    assert cli("learn", "ppo", "tacit/Pendulum-v0", "--total-steps", "1.5").status == 2
