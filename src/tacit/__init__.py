@@ -3,6 +3,7 @@
     import gymnasium, tacit                                   # registers tacit/Gridworld-v0 and the others
     from tacit import MDP, solve                              # the exact method on any finite MDP
     learned = tacit.learn("tacit/Pendulum-v0")                # the deep method on any environment
+    data = tacit.demos.load("expert.npz")                     # every part of the package by its name
 
 Importing this package registers the environments and does nothing else; the names below load their module when used.
 """
@@ -34,23 +35,36 @@ _MODULE_OF = {
     "ShieldWrapper": "tacit.envs.wrappers",
     "VectorCostWrapper": "tacit.envs.wrappers",
     "Run": "tacit.run",
-    "Learned": "tacit.launch",
-    "learn": "tacit.launch",
+    "Learned": "tacit.learned",
+    "learn": "tacit.learned",
     "UserError": "tacit.errors",
     "RunFailed": "tacit.errors",
 }
+
+MODULES = ("algorithms", "cost", "demos", "evaluate", "plots", "policy", "presets", "run", "settings", "tabular")
+"""What `import tacit` offers as tacit.NAME, imported when it is used."""
 
 __all__ = ["MDP", "Demonstrations", "GridworldSpec", "Run", "RunFailed", "Solution", "Trajectory", "UserError"]
 __all__ += ["Learned", "__version__", "envs", "learn", "make_spec", "solve"]
 __all__ += ["CostWrapper", "LearnedCost", "ShieldWrapper", "VectorCostWrapper", "load_cost"]
 
 if TYPE_CHECKING:
+    from tacit import algorithms as algorithms
+    from tacit import cost as cost
+    from tacit import demos as demos
+    from tacit import evaluate as evaluate
+    from tacit import plots as plots
+    from tacit import policy as policy
+    from tacit import presets as presets
+    from tacit import run as run
+    from tacit import settings as settings
+    from tacit import tabular as tabular
     from tacit.cost import LearnedCost, load_cost
     from tacit.demos import Demonstrations, Trajectory
     from tacit.envs.gridworld import GridworldSpec, make_spec
     from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper
     from tacit.errors import RunFailed, UserError
-    from tacit.launch import Learned, learn
+    from tacit.learned import Learned, learn
     from tacit.run import Run
     from tacit.tabular import MDP, Solution, solve
 
@@ -59,6 +73,8 @@ moved.install()
 
 
 def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(f"tacit.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
@@ -66,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    return sorted({*globals(), *_MODULE_OF, *MODULES})

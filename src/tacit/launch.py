@@ -3,7 +3,7 @@
     run, demos = start_run("expert", "tacit/Ant-v0", seed=1, settings={"total_steps": 100_000})
     summary = execute(run, demos)
 
-    learned = learn("tacit/Pendulum-v0", total_steps=100_000)          # the same for Python, as `tacit.learn`
+`tacit.learn` does the same for Python.
 
 Nothing is written before everything has been checked. The folder is named after the resolved settings (see run.py), so
 that asking again finds a finished run, or goes on with an interrupted one.
@@ -30,10 +30,7 @@ from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, run_name
 
 if TYPE_CHECKING:
-    from tacit.cost import LearnedCost
-    from tacit.cost.table import TableCost
     from tacit.demos import Demonstrations
-    from tacit.policy import Policy
 
 Say = Callable[[str], None]
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -49,80 +46,6 @@ def planning() -> Iterator[None]:
             yield
     finally:
         _loaded.reset(token)
-
-
-@dataclasses.dataclass(frozen=True)
-class Learned:
-    """A finished run, for Python."""
-
-    run: Run
-    summary: dict[str, Any]
-    """What summary.json holds: the table of what agents do, boundaries, quality of the cost."""
-
-    @property
-    def path(self) -> Path:
-        """The run folder, for every command that takes a RUN."""
-        return self.run.path
-
-    @property
-    def cost(self) -> LearnedCost | TableCost:
-        """The cost that drove the policy: cost(obs) -> (n,), see tacit.cost."""
-        from tacit.cost import load_cost
-
-        return load_cost(self.run)
-
-    @property
-    def map(self) -> LearnedCost | TableCost:
-        """The constraint map, an additive cost to read; UserError for methods that have none."""
-        from tacit.cost import load_cost
-
-        return load_cost(self.run, "map")
-
-    @property
-    def policy(self) -> Policy:
-        """The last policy: policy.act(obs, rng) -> actions. UserError for exact runs, whose policy is a table."""
-        from tacit.policy import Policy
-
-        return Policy.from_arrays(*self.run.load_model("policy"))
-
-    def report(self, file: str | os.PathLike[str] | None = None) -> Path:
-        """The HTML page about the run, written into its folder unless a file is named; its path."""
-        from tacit.report import write_report
-
-        return Path(write_report([self.run], self.path / "report.html" if file is None else file))
-
-
-def learn(
-    env: str,
-    demos: str | os.PathLike[str] | Demonstrations | None = None,
-    method: str = "mce",
-    preset: str | None = None,
-    seed: int = 0,
-    out: str | os.PathLike[str] = "runs",
-    env_kwargs: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> Learned:
-    """Learn a cost and a policy from demonstrations: what `tacit learn ALGO ENV` does, with the same run folder.
-
-    `env` is a registered id, or "module:Name-v0"; `env_kwargs` are its options. `demos` is a file, `Demonstrations`, or
-    nothing for those that come with Tacit. `preset` is the algorithm's own unless named ("reference" for mce), and
-    `settings` go on top of it. Called again it finds the finished run, or goes on with an interrupted one.
-    """
-    algorithm = find(method, here=True)
-    if not algorithm.learns:
-        raise UserError(f"{method} does not learn from demonstrations: use `tacit {method}`")
-    given = os.fspath(demos) if isinstance(demos, os.PathLike) else demos
-    run, data = start_run(
-        method,
-        env,
-        out=os.fspath(out),
-        env_kwargs=env_kwargs,
-        seed=seed,
-        preset=preset,
-        settings=settings,
-        demos=given,
-    )
-    return Learned(run, execute(run, data))
 
 
 def start_run(

@@ -3,6 +3,7 @@
     policy = Policy.from_arrays(*storage.load_arrays("policy.safetensors"))
     action = policy.act(obs, rng)                        # one observation or a batch of them
     action = policy.act(obs, rng, deterministic=True)
+    action, _ = policy.predict(obs, deterministic=True)  # as in Stable-Baselines3
 
 The observation normaliser is part of the policy. A policy is also a function `policy(obs, rng)`, which is what
 `tacit.evaluate` and `tacit.demos.collect` expect. Neither JAX nor an environment is needed to run it.
@@ -11,7 +12,7 @@ The observation normaliser is part of the policy. A policy is also a function `p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -169,6 +170,17 @@ class Policy:
 
     __call__ = act
 
+    def predict(
+        self, obs: ArrayLike, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Array, Any]:
+        """(actions, state), called as in Stable-Baselines3. There is no state: it comes back as it was given."""
+        return self.act(obs, self._rng, deterministic), state
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        """For `predict`: the same draws for every policy that was just loaded."""
+        return np.random.default_rng(0)
+
     def log_prob(self, obs: ArrayLike, act: ArrayLike) -> Array:
         """log pi(act | obs) (...) of actions in the environment's coordinates.
 
@@ -235,6 +247,39 @@ class Policy:
         )
         if not fits or not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
             raise UserError("the arrays of this policy file do not fit together: it is damaged")
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """Probabilities of the actions in each of finitely many states."""
+
+    table: Array
+    """(S, A)"""
+    states_of: Callable[[Array], Array]
+    """Observations (n, ...) -> numbers of the states (n,)."""
+
+    def act(self, obs: ArrayLike, rng: np.random.Generator, deterministic: bool = False) -> Array:
+        """Actions for a batch of observations; the likeliest ones if `deterministic`."""
+        chances = self.table[self.states_of(np.asarray(obs))]
+        if deterministic:
+            return np.argmax(chances, axis=-1)
+        drawn = (chances.cumsum(axis=-1) <= rng.random(len(chances))[:, None]).sum(axis=1)
+        return np.minimum(drawn, self.table.shape[1] - 1)  # the last sum may be 1 - rounding
+
+    __call__ = act
+
+    def predict(
+        self, obs: ArrayLike, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Array, Any]:
+        """(actions, state), called as in Stable-Baselines3, with one observation or a batch of them."""
+        seen = np.asarray(obs)
+        single = seen.ndim == 0 or (seen.ndim == 1 and seen.dtype.kind == "f")
+        actions = self.act(seen[None] if single else seen, self._rng, deterministic)
+        return (actions[0] if single else actions), state
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(0)
 
 
 def interface_from(fields: Mapping[str, Any]) -> Interface:

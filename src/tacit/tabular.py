@@ -266,7 +266,9 @@ def solve(
 
     expert_moments: (k,) discounted feature expectations of the expert; or
     demonstrations: a sequence of (states, actions) integer arrays, with len(states) = len(actions) or one more.
-    objective: "moments" (the paper), "likelihood" (causally conditioned likelihood, needs demonstrations; not convex)
+    objective: "moments" (the paper's, convex: the certificate proves the optimum; the default, because it also takes
+        expert_moments. `tacit learn mce-exact` always has demonstrations and defaults to "likelihood", which has a
+        solution whatever they are), "likelihood" (causally conditioned likelihood, needs demonstrations; not convex)
         or "plugin" (moments of an estimated expert policy under the known dynamics, needs demonstrations).
     method: "newton" or "gradient" (the paper's fixed-step projected gradient).
     Further options are the fields of `tacit.inverse.mce_exact.Options`.

@@ -21,20 +21,15 @@ from tacit.commands import RunPath, call, open_run, print_json
 from tacit.commands.environment import check_env, exact_model
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.cost import quality
-from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.evaluate import evaluate as run_episodes
-from tacit.evaluate import summarize
 from tacit.inverse import exact_run
+from tacit.learned import load_policy, sampled
 from tacit.plots.video import checked
 from tacit.plots.video import record as film
-from tacit.policy import Policy
 from tacit.run import Run
-from tacit.run.summary import Row, Summary
+from tacit.run.summary import Summary
 
 Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
-COPIES = 64
-"""Copies of the environment that run in parallel."""
 
 
 def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video = None, json: bool = False) -> None:
@@ -73,30 +68,6 @@ def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Vid
         print_quality(exact["cost_quality"])
     if detection:
         print_detection(detection)
-
-
-def sampled(run: Run, episodes: int, seed: int) -> Row:
-    """Means and intervals over fresh episodes."""
-    policy = load_policy(run)
-    env = make_vec(run.config["env"], min(COPIES, episodes), **run.config["env_kwargs"])
-    spec = exact_model(run.config["env"], run.config["env_kwargs"])
-    discount = spec.discount if spec else run.config["config"].get("gamma", 1.0)
-    try:
-        row = summarize(run_episodes(env, policy, episodes, seed=seed, discount=discount))
-    finally:
-        env.close()
-    return {key: value for key, value in row.items() if isinstance(value, dict)}
-
-
-def load_policy(run: Run) -> Any:
-    """The run's policy as a function (observations, generator) -> actions."""
-    arrays, card = run.load_model("policy")
-    if card.get("kind") != "tabular":
-        return Policy.from_arrays(arrays, card)
-    spec, policy = exact_run.gridworld_of(run.config["env"], run.config["env_kwargs"]), arrays.get("policy")
-    if policy is None or policy.shape != (spec.n_states, spec.n_actions):
-        raise UserError(f"{run.path}/model/policy.safetensors does not fit its environment")
-    return exact_run.sampler(spec, policy)
 
 
 def computed(run: Run) -> Summary:

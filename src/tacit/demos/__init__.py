@@ -6,6 +6,7 @@ demos.validate(data, "tacit/Gridworld-v0")
 for trajectory in data: ...
 """
 
+from tacit.demos.arrays import from_arrays
 from tacit.demos.check import problems, validate
 from tacit.demos.collect import (
     collect,
@@ -26,6 +27,7 @@ __all__ = [
     "expert_demonstrations",
     "expert_policy",
     "for_environment",
+    "from_arrays",
     "from_csv",
     "from_npz",
     "load",

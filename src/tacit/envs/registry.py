@@ -36,6 +36,8 @@ NO_OPTIONS = frozenset(
     {"num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps", "render_mode"}
 )
 """Arguments of `gymnasium.make_vec` that are not options of an environment."""
+LOCAL = "local/"
+"""Ids of environments that exist in one Python session (`tacit.envs.local`)."""
 LARGEST = 10_000
 """Largest number of entries of an observation. More of them are pictures by another name."""
 
@@ -166,6 +168,11 @@ def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSp
         import_named(module, here=here)
     elif name not in gym.registry:
         load_plugins()
+    if name not in gym.registry and name.startswith(LOCAL):
+        raise UserError(
+            f"{name} was an object or a function in a Python session, which nobody else can make: work with it there, "
+            "or register the environment (gymnasium.register) and learn with its id"
+        )
     if name not in gym.registry:
         close = difflib.get_close_matches(name, [*gym.registry], n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"

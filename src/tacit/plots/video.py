@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make
-from tacit.errors import UserError
+from tacit.errors import UserError, install_command
 from tacit.run import disk
 
 SUFFIXES = (".mp4", ".gif")
@@ -161,3 +161,94 @@ def frames_per_second(env: Any) -> float:
 def _even(frame: np.ndarray) -> np.ndarray:
     """(H, W, 3) with even sides."""
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Agents side by side
+
+
+def record_beside(
+    env_id: str,
+    env_kwargs: Mapping[str, Any],
+    agents: Mapping[str, Actor],
+    path: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    max_steps: int = 500,
+) -> int:
+    """Write a film of several agents {name: policy} from the same start, next to each other; the number of frames.
+
+    Whoever has finished waits for the others. A .gif needs nothing that does not come with Tacit.
+    """
+    target = checked(path)
+    envs = [_made_to_draw(env_id, env_kwargs) for _ in agents]
+    try:
+        rate = frames_per_second(envs[0])
+        frames = _together(envs, agents, seed, max_steps)
+        with disk.written_elsewhere(target) as draft:
+            return (
+                _write_gif(draft, frames, rate) if target.suffix.lower() == ".gif" else _write_mp4(draft, frames, rate)
+            )
+    finally:
+        for env in envs:
+            env.close()
+
+
+def _together(envs: list[Any], agents: Mapping[str, Actor], seed: int, max_steps: int) -> Iterator[np.ndarray]:
+    observations = [env.reset(seed=seed)[0] for env in envs]
+    rngs = [np.random.default_rng([seed, 1]) for _ in envs]
+    pictures, running, broken = [_picture(env) for env in envs], [True] * len(envs), [0] * len(envs)
+    for _ in range(max_steps):
+        yield _labelled(pictures, [_caption(name, steps) for name, steps in zip(agents, broken, strict=True)])
+        if not any(running):
+            return
+        for i, (env, policy) in enumerate(zip(envs, agents.values(), strict=True)):
+            if not running[i]:
+                continue
+            action = np.asarray(policy(np.asarray(observations[i])[None], rngs[i]))[0]
+            observations[i], _, terminated, truncated, info = env.step(action)
+            pictures[i], running[i] = _picture(env), not (terminated or truncated)
+            broken[i] += float(info.get("cost") or 0.0) > 0.0
+
+
+def _caption(name: str, violations: int) -> str:
+    return f"{name}: {violations} violating steps" if violations else name
+
+
+def _labelled(pictures: list[np.ndarray], captions: list[str]) -> np.ndarray:
+    """The pictures next to each other, each below its caption."""
+    from PIL import Image, ImageDraw
+
+    gap, strip = 8, 20
+    height = strip + max(picture.shape[0] for picture in pictures)
+    width = sum(picture.shape[1] for picture in pictures) + gap * (len(pictures) - 1)
+    canvas = Image.new("RGB", (width, height), "white")
+    left = 0
+    for picture, caption in zip(pictures, captions, strict=True):
+        canvas.paste(Image.fromarray(picture), (left, strip))
+        ImageDraw.Draw(canvas).text((left + 4, 4), caption, fill="black")
+        left += picture.shape[1] + gap
+    return np.asarray(canvas)
+
+
+def _write_gif(draft: Path, frames: Iterator[np.ndarray], rate: float) -> int:
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame).quantize(64) for frame in frames]
+    times = [round(1000 / rate)] * (len(pictures) - 1) + [2000]  # the end stands still before it begins again
+    pictures[0].save(draft, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0)
+    return len(pictures)
+
+
+def _write_mp4(draft: Path, frames: Iterator[np.ndarray], rate: float) -> int:
+    try:
+        import imageio.v2 as imageio
+    except ModuleNotFoundError:
+        raise UserError(f"an .mp4 needs imageio; a .gif does not: {install_command('robots')}") from None
+    get_writer: Any = imageio.get_writer
+    count = 0
+    with get_writer(draft, fps=rate, macro_block_size=2) as film:
+        for frame in frames:
+            film.append_data(_even(frame))
+            count += 1
+    return count
