@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
+import PIL.Image
 import pytest
 
 import tacit
 from tacit import demos as demonstrations
 from tacit.algorithms import find
+from tacit.envs.local import identify
 from tacit.launch import resolve
 
 PENDULUM = "tacit/Pendulum-v0"
@@ -53,7 +56,7 @@ def test_mistakes_are_said_at_once(tmp_path):
     with pytest.raises(tacit.UserError, match="total_steps"):
         tacit.learn(PENDULUM, out=tmp_path / "r", totl_steps=5)
     with pytest.raises(tacit.UserError, match="does not learn"):
-        tacit.learn(PENDULUM, algo="expert", out=tmp_path / "r")
+        tacit.learn(PENDULUM, method="expert", out=tmp_path / "r")
     data = demonstrations.load(demonstrations.shipped(PENDULUM))
     with pytest.raises(tacit.UserError, match="was made in tacit/Pendulum-v0"):
         tacit.learn("tacit/Ant-v0", data, out=tmp_path / "r")
@@ -73,3 +76,169 @@ def test_help_says_where_demonstrations_come_from_and_shows_deep_examples(capsys
     text = " ".join(capsys.readouterr().out.split())
     assert "robots and highway use the demonstrations that come with Tacit" in text
     assert "tacit learn mce tacit/HalfCheetah-v0" in text
+
+
+# -- environments and demonstrations in hand ---------------------------------------------------------------------------
+
+
+class Line(gym.Env):
+    """Speed is the reward; above 0.5 it is forbidden."""
+
+    feature_names = ("x", "v")
+    observation_space = gym.spaces.Box(-10, 10, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, limit: float = 0.5, render_mode: str | None = None) -> None:
+        self.limit, self.render_mode = limit, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state, self.steps = np.array([self.np_random.uniform(-0.1, 0.1), 0.0], np.float32), 0
+        return self.state.copy(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.state[1] = np.clip(self.state[1] + 0.2 * float(action[0]), -2, 2)
+        self.state[0] = np.clip(self.state[0] + 0.1 * self.state[1], -9, 9)
+        cost = float(self.state[1] > self.limit)
+        return self.state.copy(), float(self.state[1]), False, self.steps >= 30, {"cost": cost}
+
+    def render(self):
+        return np.full((32, 40, 3), np.uint8(100 + 40 * min(max(self.state[1], 0), 2)), np.uint8)
+
+
+def walks(n: int = 6):
+    """(observations, actions, rewards) of drivers who stay below 0.5."""
+    rng, made = np.random.default_rng(0), []
+    for i in range(n):
+        env = Line()
+        seen, done, earned = [env.reset(seed=i)[0]], [], []
+        for _ in range(30):
+            done.append(np.clip([(0.45 - seen[-1][1]) * 5 + 0.1 * rng.normal()], -1, 1).astype(np.float32))
+            observation, reward, *_ = env.step(done[-1])
+            seen.append(observation)
+            earned.append(reward)
+        made.append((np.array(seen), np.array(done), np.array(earned)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    return tacit.learn(lambda: Line(0.5), walks(), out=tmp_path_factory.mktemp("line"), **TINY)
+
+
+def test_a_function_and_arrays_are_enough(learned):
+    assert learned.run.demonstrations().n_steps == 6 * 30
+    assert learned.cost.names == ("x", "v")
+    action, state = learned.policy.predict(np.zeros(2, np.float32), deterministic=True)
+    assert action.shape == (1,)
+    assert state is None
+    batch, _ = learned.policy.predict(np.zeros((5, 2), np.float32))
+    assert batch.shape == (5, 1)
+    assert learned.evaluate(3, seed=1)["return"]["n"] == 3
+    assert learned.rule is None or learned.rule in learned.explain()
+
+
+def test_pictures_films_and_representations(learned, tmp_path):
+    axes = learned.plot("x", "v")
+    assert axes.get_xlabel() == "x"
+    assert learned.plot("v", ax=axes) is axes
+    with pytest.raises(tacit.UserError, match="vv"):
+        learned.plot("vv")
+    film = learned.video(tmp_path / "film.gif", beside=lambda obs, rng: np.ones((len(obs), 1)))
+    with PIL.Image.open(film) as picture:
+        assert picture.n_frames == 31
+        assert picture.size == (2 * 40 + 8, 32 + 20)
+    with pytest.raises(tacit.UserError, match=r"\.mp4 or \.gif"):
+        learned.video(tmp_path / "film.txt")
+    assert str(learned.path) in repr(learned)
+    assert learned._repr_html_().startswith("<table>")
+
+
+def test_saved_and_loaded(learned, tmp_path):
+    again = tacit.Learned.load(learned.save(tmp_path / "kept"))
+    states = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    np.testing.assert_array_equal(again.cost(states), learned.cost(states))
+    assert again.summary == learned.summary
+    with pytest.raises(tacit.UserError, match="exists already"):
+        learned.save(tmp_path / "kept")
+
+
+def test_calibrates_on_demonstrations_that_it_has_not_seen(learned):
+    fresh = tacit.demos.from_arrays(walks(30)).subset(np.arange(6, 30))
+    calibration = learned.calibrate(fresh, delta=0.2)["cost"]
+    assert learned.cost.threshold == calibration.threshold
+
+
+def test_environments_by_their_id():
+    cart = identify(gym.make("CartPole-v1", sutton_barto_reward=True))
+    assert (cart.id, cart.options) == ("CartPole-v1", {"sutton_barto_reward": True})
+    assert identify(gym.make_vec("CartPole-v1", 3)).copies == 3
+    assert identify("any:Name-v0").id == "any:Name-v0"
+    # A time limit or a wrapper of one's own is part of the environment.
+    assert identify(gym.make("CartPole-v1", max_episode_steps=7)).id.startswith("local/")
+    assert identify(gym.wrappers.TimeLimit(Line(), 5)).id.startswith("local/")
+
+
+def test_another_environment_never_has_the_same_id():
+    one, two = identify(lambda: Line(0.5)).id, identify(lambda: Line(0.6)).id
+    assert one != two
+    limits = [0.1, 0.2]
+    ids = {identify(lambda limit=limit: Line(limit)).id for limit in limits}
+    ids |= {_with_closure(limit) for limit in limits}
+    assert len(ids) == 4
+    assert identify(Line).id == identify(Line).id  # nothing but its source decides
+
+
+def _with_closure(limit: float) -> str:
+    return identify(lambda: Line(limit)).id
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (3, "int is not an environment"),
+        (lambda: 3, "made int"),
+        (lambda limit: Line(limit), "raised TypeError"),
+        (gym.wrappers.vector.ClipReward(gym.make_vec("CartPole-v1", 2), 0, 1), "wraps a vector environment"),
+    ],
+)
+def test_what_is_no_environment(env, words):
+    with pytest.raises(tacit.UserError, match=words):
+        tacit.learn(env, walks())
+
+
+@pytest.mark.parametrize(
+    ("demos", "words"),
+    [
+        ([], "no demonstrations"),
+        (7, "one \\(observations, actions\\) per trajectory"),
+        ([np.zeros((3, 2))], "trajectory 0 is ndarray"),
+        ([(np.zeros((3, 2)), np.zeros((7, 1)))], "3 observations for 7 actions"),
+        ([(["a"], ["b"])], "not arrays of numbers"),
+        ([{"observations": np.zeros((3, 2))}], "no actions"),
+        ([{"obs": 1}], "'obs'"),
+        ([(np.full((3, 2), np.nan), np.zeros((2, 1)))], "NaN"),
+    ],
+)
+def test_what_are_no_demonstrations(demos, words, tmp_path):
+    with pytest.raises(tacit.UserError, match=words):
+        tacit.learn(Line, demos, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_as_many_observations_as_actions_lose_the_last_action(caplog):
+    observations, actions, _ = walks(1)[0]
+    data = tacit.demos.from_arrays([(observations[:-1], actions)])
+    assert data.n_steps == 29
+    assert "no rewards" in caplog.text
+    np.testing.assert_array_equal(data.actions, actions[:-1])
+
+
+def test_the_exact_method_predicts_too(tmp_path):
+    learned = tacit.learn("tacit/Gridworld-v0", method="mce-exact", out=tmp_path)
+    one, _ = learned.policy.predict(np.array([6.0, 2.0]), deterministic=True)
+    many, _ = learned.policy.predict(np.array([[6.0, 2.0]] * 3), deterministic=True)
+    assert (many == one).all()
+    assert learned.video(tmp_path / "film.gif").stat().st_size > 1000
+    assert learned.plot().get_ylabel() == "row"

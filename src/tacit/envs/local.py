@@ -149,7 +149,8 @@ def _source(factory: Factory) -> str | None:
     if code is None:
         return source  # a class
     variables = inspect.getclosurevars(factory)
-    used = {**variables.nonlocals, **variables.globals}
+    defaults = {name: one.default for name, one in inspect.signature(factory).parameters.items()}
+    used = {**variables.nonlocals, **variables.globals, **defaults}
     texts = [code.co_code.hex(), repr(code.co_consts)]  # two functions may stand on one line
     for name, value in sorted(used.items()):
         if isinstance(value, int | float | str | bool | tuple | None):
