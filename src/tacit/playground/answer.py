@@ -21,6 +21,7 @@ from tacit.inverse.identifiability import identifiability
 from tacit.inverse.mce_exact import learn
 from tacit.inverse.trajectories import check_demonstrations
 from tacit.machine import one_blas_thread
+from tacit.playground.rule import RuleEntry, Telling, described, find_rule, not_told, obeying, telling
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
@@ -72,11 +73,17 @@ class Answer(TypedDict, total=False):
     """(states, actions)"""
     reachable: Grid
     status: str
-    """"empty" without demonstrations, else that of the solution."""
+    """"empty" without demonstrations, "rule found" and so on for a rule, else that of the solution."""
     certificate: dict[str, Any]
     diagnosis: Conflict
     """Instead of cost, unknown and never, if there is no solution."""
+    objective: str
+    """What was fitted."""
+    telling: Telling
+    rule: RuleEntry
+    """Instead of a certificate, for the objective "rule"."""
     cost: Grid
+    """Of a visit; for the objective "rule" the probability that the cell is forbidden."""
     unknown: Grid
     """How much of each cell's cost these demonstrations do not reveal."""
     never: Grid
@@ -112,7 +119,11 @@ def answer(
             return {**result, "status": "empty", "seconds": time.perf_counter() - started}
         pairs = check_demonstrations(mdp, pairs)
         result["visits"]["demonstrations"] = grid(world, _demonstrated(pairs, world.n_states))
-        solution = _solve(mdp, pairs, scene, superseded, started + limit)
+        result["telling"] = telling(world, pairs)
+        result["objective"] = _objective(scene, len(own))
+        if result["objective"] == "rule":
+            return _with_rule(result, scene, mdp, pairs, without, started, compare)
+        solution = _solve(mdp, pairs, scene, result["objective"], superseded, started + limit)
         result["status"], result["certificate"] = solution.status, _certificate(solution)
         if solution.diagnosis is not None:
             result["diagnosis"] = _diagnosis(world, scene, solution.diagnosis)
@@ -124,12 +135,40 @@ def answer(
             result["visits"]["learned"] = grid(world, _visits(mdp, world, solution.policy))
             result["policy"]["learned"] = _rounded(solution.policy)
         if compare:
-            result["comparison"] = _comparison(scene, mdp, solution, without)
+            learned = None if solution.diagnosis is not None else (solution.policy, solution.weights)
+            result["comparison"] = _comparison(scene, mdp, learned, without)
     return {**result, "seconds": time.perf_counter() - started}
 
 
-def _solve(mdp: MDP, pairs: Pairs, scene: Scene, superseded: Callable[[], bool], deadline: float) -> Solution:
-    steps = learn(mdp, "state", demonstrations=pairs, beta=scene.beta, budget=scene.budget, objective=scene.objective)
+def _objective(scene: Scene, own: int) -> str:
+    """What is fitted: people who walk by hand are few and clumsy, the expert's demonstrations are neither."""
+    if scene.objective != "auto":
+        return scene.objective
+    return "rule" if own else "plugin"
+
+
+def _with_rule(
+    result: Answer, scene: Scene, mdp: MDP, pairs: Pairs, without: np.ndarray, started: float, compare: bool
+) -> Answer:
+    """The answer with the smallest rule that explains the demonstrations."""
+    world = scene.world
+    rule = find_rule(world, pairs)
+    policy = obeying(world, mdp, rule, scene.beta)
+    result["status"], result["rule"] = f"rule {rule.verdict}", described(world, rule)
+    result["cost"] = grid(world, rule.probability)
+    result["unknown"] = grid(world, not_told(rule))
+    result["never"] = grid(world, np.zeros(world.n_states))
+    result["visits"]["learned"] = grid(world, _visits(mdp, world, policy))
+    result["policy"]["learned"] = _rounded(policy)
+    if compare:
+        result["comparison"] = _comparison(scene, mdp, (policy, rule.probability), without)
+    return {**result, "seconds": time.perf_counter() - started}
+
+
+def _solve(
+    mdp: MDP, pairs: Pairs, scene: Scene, objective: str, superseded: Callable[[], bool], deadline: float
+) -> Solution:
+    steps = learn(mdp, "state", demonstrations=pairs, beta=scene.beta, budget=scene.budget, objective=objective)
     while True:
         if superseded():
             raise Superseded
@@ -164,11 +203,14 @@ def _diagnosis(world: GridworldSpec, scene: Scene, proof: Diagnosis) -> Conflict
     }
 
 
-def _comparison(scene: Scene, mdp: MDP, solution: Solution, without: np.ndarray) -> Comparison:
+def _comparison(
+    scene: Scene, mdp: MDP, learned: tuple[np.ndarray, np.ndarray] | None, without: np.ndarray
+) -> Comparison:
+    """`learned` is (policy, cost of each state), None if there is no solution."""
     truth = scene.truth
     policies = {"expert": expert_policy(truth, scene.expert.beta), "unconstrained": without}
-    if solution.diagnosis is None:
-        policies["learned"] = solution.policy
+    if learned is not None:
+        policies["learned"] = learned[0]
     agents = {}
     for name, policy in policies.items():
         numbers = evaluate_exact(mdp, policy, truth.constrained, step_limit=truth.horizon)
@@ -177,8 +219,8 @@ def _comparison(scene: Scene, mdp: MDP, solution: Solution, without: np.ndarray)
             "violating_episodes": _plain(numbers.violation_rate_episode),
         }
     quality = None
-    if solution.diagnosis is None and truth.constrained.any():
-        judged = cost_quality(solution.weights, truth.constrained, reachable=reachable_states(mdp))
+    if learned is not None and truth.constrained.any():
+        judged = cost_quality(learned[1], truth.constrained, reachable=reachable_states(mdp))
         quality = {"auroc": _plain(judged.auroc), "best_iou": _plain(judged.best_iou)}
     return {"agents": agents, "quality": quality, "constrained": int(truth.constrained.sum())}
 

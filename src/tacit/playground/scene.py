@@ -3,7 +3,7 @@
 A scene is also what the page saves as a file, a JSON object:
 
     {"format": "tacit-playground", "version": 1, "name": "...", "rows": ["S.X.G", ...], "moves": 8, "slip": 0.1,
-     "beta": 0.1, "budget": 0.003, "objective": "plugin", "expert": {"n": 20, "seed": 0, "beta": 0.1},
+     "beta": 0.1, "budget": 0.003, "objective": "auto", "expert": {"n": 20, "seed": 0, "beta": 0.1},
      "demonstrations": [{"cells": [[row, column], ...], "actions": [0, ...]}]}
 
 A demonstration of T steps has T + 1 cells and T actions (right, left, down, up, then the diagonals). The expert's own
@@ -23,8 +23,10 @@ import numpy as np
 from tacit.envs.gridworld_map import CONSTRAINED, FREE
 from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.errors import UserError, did_you_mean
-from tacit.inverse.mce_exact import OBJECTIVES
+from tacit.inverse.mce_exact import OBJECTIVES as EXACT
 
+OBJECTIVES = ("auto", "rule", *EXACT)
+"""The smallest rule for walks by hand and the plug-in moments for the expert's (auto), or one of them for all."""
 FORMAT, VERSION = "tacit-playground", 1
 SMALLEST_SIDE, LARGEST_SIDE = 2, 20
 LARGEST_SLIP = 0.9
@@ -95,7 +97,7 @@ class Scene:
     slip: float = 0.1
     beta: float = 0.1
     budget: float = 0.003
-    objective: str = "plugin"
+    objective: str = "auto"
     expert: Expert = field(default_factory=Expert)
     demonstrations: tuple[Path, ...] = ()
     name: str = ""
@@ -155,7 +157,7 @@ def parse(data: object) -> Scene:
     moves = given.get("moves", 8)
     if type(moves) is not int or moves not in (4, 8):
         raise UserError(f"moves must be 4 or 8, not {short(moves)}")
-    objective = given.get("objective", "plugin")
+    objective = given.get("objective", "auto")
     if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise UserError(f"objective must be one of {', '.join(OBJECTIVES)}, not {short(objective)}")
     name = given.get("name", "")

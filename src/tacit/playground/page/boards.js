@@ -80,12 +80,16 @@ export class Board {
     if (focus) this.cells[this.cursor[0]][this.cursor[1]].focus({ preventScroll: true });
   }
 
-  /** The cell under a pointer, the nearest one if it is outside. */
-  at(event) {
+  /** Where a pointer is, in units of cells; the nearest place of the board if it is outside. */
+  point(event) {
     const box = this.root.getBoundingClientRect();
-    const row = Math.floor(((event.clientY - box.top) / box.height) * this.rows);
-    const column = Math.floor(((event.clientX - box.left) / box.width) * this.columns);
-    return [Math.max(0, Math.min(this.rows - 1, row)), Math.max(0, Math.min(this.columns - 1, column))];
+    const [row, column] = [((event.clientY - box.top) / box.height) * this.rows, ((event.clientX - box.left) / box.width) * this.columns];
+    return [Math.max(0, Math.min(this.rows - 1e-6, row)), Math.max(0, Math.min(this.columns - 1e-6, column))];
+  }
+
+  /** The cell under a pointer. */
+  at(event) {
+    return this.point(event).map(Math.floor);
   }
 }
 
@@ -109,7 +113,7 @@ function polyline(cells, className, index) {
   return shape("polyline", { class: className, points: points.join(" ") });
 }
 
-export function showWorld(board, scene, { expert, walk, demonstrating }) {
+export function showWorld(board, scene, { expert, walk, demonstrating, used }) {
   board.fit(scene);
   board.cells.forEach((row, r) => row.forEach((cell, c) => {
     const mark = kind(scene, r, c);
@@ -119,7 +123,7 @@ export function showWorld(board, scene, { expert, walk, demonstrating }) {
   }));
   const lines = [
     ...expert.slice(0, MOST_LINES).map((path, i) => polyline(path.cells, "theirs", i)),
-    ...scene.demonstrations.map((path, i) => polyline(path.cells, "mine", i)),
+    ...scene.demonstrations.map((path, i) => polyline(path.cells, i < used ? "mine" : "mine unused", i)),
   ];
   if (walk.cells.length > 1) lines.push(polyline(walk.cells, "now", 0));
   if (demonstrating) {
@@ -130,6 +134,8 @@ export function showWorld(board, scene, { expert, walk, demonstrating }) {
   board.lines.replaceChildren(...lines);
 }
 
+const likelihood = (p) => (p >= 0.9 ? "forbidden" : p >= 0.1 ? `perhaps forbidden (${Math.round(100 * p)} %)` : "no sign that it is forbidden");
+
 /** What is known about one cell, in words; the answer may still be one to a smaller map. */
 export function describe(scene, result, r, c) {
   const mark = kind(scene, r, c);
@@ -137,8 +143,9 @@ export function describe(scene, result, r, c) {
   const parts = [];
   if (mark === "G") parts.push("goal: the episode ends here, so a cost could not matter");
   else if (result?.cost?.[r]?.[c] !== undefined) {
-    parts.push(`cost ${number(result.cost[r][c])}`);
-    if (!result.reachable[r][c]) parts.push("nobody can get here");
+    parts.push(result.rule ? likelihood(result.cost[r][c]) : `cost ${number(result.cost[r][c])}`);
+    if (result.rule) { /* that says it all */ }
+    else if (!result.reachable[r][c]) parts.push("nobody can get here");
     else if (result.never[r][c] > UNKNOWN) parts.push("cannot be known, ever");
     else if (result.unknown[r][c] > UNKNOWN) parts.push("not known yet");
   }
@@ -170,7 +177,8 @@ export function showInferred(board, scene, result, { view, arrows, compare }) {
   const values = isCost ? result?.cost : result?.visits?.[view];
   const matches = values && values.length === board.rows && values[0].length === board.columns;
   // A cost of rounding size is no cost.
-  const top = matches ? Math.max(largest(values), isCost ? 1e-6 : 0) : 0;
+  const isRule = isCost && Boolean(result?.rule);
+  const top = isRule ? 1 : matches ? Math.max(largest(values), isCost ? 1e-6 : 0) : 0;
   const marks = { unsure: 0, never: 0 };
   const busy = new Set(); // cells with a letter or a number
   const blame = matches || !result?.diagnosis ? null : result.diagnosis.blame;
@@ -195,14 +203,14 @@ export function showInferred(board, scene, result, { view, arrows, compare }) {
         }
       }
       if (mark === "." && board.size >= 30 && share > 0.03 && value >= 0.05 && (isCost || !arrows)) {
-        cell.append(element("span", { className: "value", textContent: value.toFixed(1) }));
+        cell.append(element("span", { className: "value", textContent: isRule ? `${Math.round(100 * value)}%` : value.toFixed(1) }));
         busy.add(`${r},${c}`);
       }
     }
     cell.setAttribute("aria-label", describe(scene, result, r, c));
   }));
   board.lines.replaceChildren(...(arrows ? darts(scene, result, view, busy) : []));
-  return { top, isCost, marks, shown: Boolean(matches) };
+  return { top, isCost, isRule, marks, shown: Boolean(matches) };
 }
 
 /** One dart an action, as long as it is likely, where the agent goes. */

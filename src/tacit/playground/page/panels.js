@@ -9,7 +9,17 @@ const TIPS = {
   backward: "The policy is exactly optimal for a budget that differs by at most this much.",
 };
 
-export const MOODS = { optimal: ["certified optimal", "good"], stationary: ["stationary point", "fair"], "iteration limit": ["not converged", "fair"], infeasible: ["no solution: proved", "bad"], empty: ["no demonstrations", ""] };
+// "Solved exactly" is about the arithmetic and not about the world, so it is never green.
+export const MOODS = {
+  "rule found": ["a rule is found", "good"],
+  "rule somewhere": ["not enough to tell where", "fair"],
+  "rule nothing": ["no rule needed", ""],
+  optimal: ["solved exactly", ""],
+  stationary: ["solved, perhaps not the best", ""],
+  "iteration limit": ["not solved to the end", "fair"],
+  infeasible: ["no solution: proved", "bad"],
+  empty: ["no demonstrations", ""],
+};
 
 function fact(name, tip, value) {
   const term = element("dt", {}, tip ? element("abbr", { tabIndex: 0, "data-tip": tip, textContent: name, "aria-description": tip }) : name);
@@ -17,13 +27,13 @@ function fact(name, tip, value) {
 }
 
 /** What the colours and lines of the board mean. */
-export function legend({ top, isCost, marks, shown }, truth) {
+export function legend({ top, isCost, isRule, marks, shown }, truth) {
   const made = [];
   if (shown) {
     made.push(element("span", {}, "0", element("span", { className: `ramp ${isCost ? "cost" : "visits"}` }),
-      isCost ? `${number(top)} reward a visit` : `${number(top)} visits per episode; faint is rare`));
+      isRule ? "100 % sure that it is forbidden" : isCost ? `${number(top)} reward a visit` : `${number(top)} visits per episode; faint is rare`));
   }
-  if (isCost && marks.unsure) made.push(element("span", {}, element("span", { className: "key unsure" }, element("span", { className: "mark" })), `not known yet (${marks.unsure})`));
+  if (isCost && marks.unsure) made.push(element("span", {}, element("span", { className: "key unsure" }, element("span", { className: "mark" })), `${isRule ? "nobody went there: not known" : "not known yet"} (${marks.unsure})`));
   if (isCost && marks.never) made.push(element("span", {}, element("span", { className: "key never" }, element("span", { className: "mark" })), `never knowable (${marks.never})`));
   if (truth) made.push(element("span", {}, element("span", { className: "key true-cell" }), "the truth"));
   return made;
@@ -33,8 +43,10 @@ export function legend({ top, isCost, marks, shown }, truth) {
 export function verdict(scene, result, marks, largestBudget, repair) {
   if (!result || result.status === "empty") return [];
   const certificate = result.certificate;
-  const made = [element("p", { textContent: inWords(scene, result, marks) })];
-  if (result.diagnosis) {
+  const made = [element("p", { textContent: inWords(scene, result, marks) }), ...telling(result, marks)];
+  if (result.rule) {
+    made.push(element("p", { className: "hint", textContent: `Found in ${seconds(result)}: the fewest cells that explain why nobody took a shorter way, with clumsy steps allowed for.` }));
+  } else if (result.diagnosis) {
     const enough = result.diagnosis.budget;
     const fixes = element("p", { className: "row-of" });
     if (enough !== null && enough <= largestBudget) {
@@ -44,19 +56,52 @@ export function verdict(scene, result, marks, largestBudget, repair) {
     made.push(fixes);
   } else {
     const convex = result.status !== "stationary";
-    made.push(element("dl", { className: "facts" },
+    made.push(element("details", {}, element("summary", { textContent: "How exactly it was solved" }), element("p", { className: "hint", textContent: "This is about the arithmetic: for these demonstrations and settings, no better numbers exist. Whether the demonstrations show what is really forbidden is another question (above)." }), element("dl", { className: "facts" },
       fact("KKT residual", TIPS.KKT, number(certificate.kkt)),
       fact("duality gap", TIPS.gap, convex ? number(certificate.gap) : "none: not convex"),
       ...(convex ? [fact("infeasibility", TIPS.infeasibility, number(certificate.infeasibility)), fact("backward error", TIPS.backward, number(certificate.backward_error))] : []),
-      fact("solved in", "", result.seconds < 1 ? `${Math.round(1000 * result.seconds)} ms` : `${result.seconds.toFixed(1)} s`)),
-      element("p", { className: "hint", textContent: certificate.statement }));
+      fact("solved in", "", seconds(result))),
+      element("p", { className: "hint", textContent: certificate.statement })));
   }
   return made;
 }
 
+const seconds = (result) => (result.seconds < 1 ? `${Math.round(1000 * result.seconds)} ms` : `${result.seconds.toFixed(1)} s`);
+const cellsInWords = (cells) => cells.map(([r, c]) => `row ${r}, column ${c}`).join("; ");
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+const LONGER = 1.5; // steps more than needed from which on a walk is called a detour
+
+/** How much these demonstrations can tell at all, whatever was made of them. */
+function telling(result, marks) {
+  const { walks, shortest, steps, cells, walked } = result.telling;
+  const open = marks.unsure + marks.never;
+  return [
+    element("h3", { textContent: "How much can these tell?" }),
+    element("dl", { className: "facts plain" },
+      fact("walks", "More walks say more. Fewer than five say little.", String(walks)),
+      fact("steps of a walk", "The mean. A walk that is longer than needed avoided something, or was a detour.", `${number(steps, 3)}; the shortest way has ${shortest}`),
+      fact("cells walked on", "Somebody chose to go there, so they are allowed.", `${walked} of ${cells}`),
+      ...(open ? [fact("cells not known", "Nobody went there, and nobody would have gained anything by it.", `${open} of ${cells}`)] : [])),
+  ];
+}
+
+function ruleInWords(result, from) {
+  const { verdict: said, cells, or_else: orElse, allowed } = result.rule;
+  const { shortest, steps, walks } = result.telling;
+  const longer = `the shortest way has ${shortest} steps, and the walks have ${number(steps, 3)}`;
+  if (said === "found") {
+    const other = orElse.length ? ` Perhaps it is ${cellsInWords(orElse.slice(0, 3))} instead: walk there to rule that out.` : "";
+    return `${from}${plural(cells.length, "cell")} must be forbidden: ${cellsInWords(cells)}. Otherwise nobody would walk ${allowed} steps or more, where ${shortest} would do.${other}`;
+  }
+  if (said === "somewhere") return `${from}something is in the way, because ${longer}. But many places would explain it equally well. Not enough to tell which: walk closer to it, from both sides.`;
+  if (steps - shortest > LONGER) return `${from}not enough to tell: ${longer}, but detours are as good a reason as a rule. ${walks < 5 ? "Walk a few times more." : "Walk more directly."}`;
+  return `${from}nothing needs to be forbidden: ${longer}.`;
+}
+
 function inWords(scene, result, marks) {
   const n = result.own + result.expert.length;
-  const from = `From ${n} demonstration${n === 1 ? "" : "s"}: `;
+  const from = `From ${plural(n, result.rule ? "walk" : "demonstration")}: `;
+  if (result.rule) return ruleInWords(result, from);
   if (result.diagnosis) {
     const cells = result.diagnosis.cells.slice(0, 3).map(([r, c]) => `row ${r}, column ${c}`).join("; ");
     return `${from}no policy at all keeps to these limits; every one exceeds some of them by at least ${number(result.diagnosis.violation)}. ${scene.slip > 0 ? "The floor is slippery, and the demonstrations were lucky. " : ""}To blame (framed red): ${cells}.`;
@@ -68,7 +113,7 @@ function inWords(scene, result, marks) {
   const at = result.cost.flatMap((row, r) => row.map((value, c) => [value ?? -1, r, c])).sort((a, b) => b[0] - a[0])[0];
   const open = marks.unsure + marks.never;
   const rest = open ? ` Of ${costs.length} cells, ${open} cannot be judged.` : "";
-  return `${from}${dear} cell${dear === 1 ? "" : "s"} must cost something; the dearest, row ${at[1]}, column ${at[2]}, as much as ${number(top)} steps.${rest}`;
+  return `${from}${dear} cell${dear === 1 ? "" : "s"} must cost something; the highest cost (row ${at[1]}, column ${at[2]}) is worth ${number(top)} steps.${rest}`;
 }
 
 /** How the answer compares with what was hidden. */
@@ -83,7 +128,7 @@ export function comparison({ agents, quality, constrained }) {
   if (quality) {
     parts.push(element("dl", { className: "facts" },
       fact("AUROC", "Chance that a truly constrained cell costs more than another one; 0.5 is guessing, 1 perfect.", quality.auroc === null ? "–" : quality.auroc.toFixed(3)),
-      fact("best IoU", "Overlap of the true cells with the dearest ones, at the best threshold; 1 is perfect.", quality.best_iou === null ? "–" : quality.best_iou.toFixed(3))));
+      fact("best IoU", "Overlap of the true cells with those of the highest cost, at the best threshold; 1 is perfect.", quality.best_iou === null ? "–" : quality.best_iou.toFixed(3))));
   }
   if (constrained) {
     parts.push(element("table", {},

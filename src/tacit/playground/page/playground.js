@@ -1,12 +1,11 @@
 // The page: controls, keys, and the conversation with the server.
 
-import { MOVES, KINDS, History, copy, draw, find, fits, height, kind, line, logarithmic, resize, solvable, step, towards, width } from "./world.js";
+import { MOVES, KINDS, History, copy, draw, find, fits, height, kind, line, logarithmic, meant, resize, solvable, step, way, width } from "./world.js";
 import { Board, describe, element, showInferred, showWorld } from "./boards.js";
 import { MOODS, comparison, legend, verdict } from "./panels.js";
+import { startFiles } from "./files.js";
 import { Conversation, post } from "./talk.js";
 import { $, badge, problem, radio, recall, remember, say, startTheme, toast } from "./ui.js";
-
-const FILE_LIMIT = 1_000_000;
 
 const TOOLS = [
   ["walk", "Demonstrate", "agent", ""],
@@ -17,7 +16,7 @@ const TOOLS = [
   ["G", "Goal", "goal", "G"],
 ];
 const VIEWS = [
-  ["cost", "Cost"],
+  ["cost", "Forbidden"],
   ["learned", "Learned agent"],
   ["unconstrained", "Unconstrained"],
   ["demonstrations", "Demos"],
@@ -30,6 +29,8 @@ const HINTS = {
   look: "Point at a cell to read its numbers.",
 };
 const OBJECTIVES = {
+  auto: "The smallest rule for walks by hand, the plug-in for the expert’s.",
+  rule: "The fewest forbidden cells that explain the walks. For a few walks by people, who are clumsy now and then.",
   plugin: "Always has a solution, and a proof that it is the best.",
   likelihood: "Always has a solution; not convex, so there is no proof of a global optimum.",
   moments: "The paper’s. On a slippery floor and with a small budget it often has no solution, and says so.",
@@ -46,6 +47,7 @@ let result = null;
 let walk = null;
 let tool = "walk";
 let view = "cost";
+let used = null; // learn from the first so many demonstrations; null: from all
 
 // --- the conversation with the server -------------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ function failed(words, text, ...buttons) {
 }
 
 const conversation = new Conversation({
-  question: () => ({ page, scene, compare: $("compare").checked }),
+  question: () => ({ page, scene: firstOnes(), compare: $("compare").checked }),
   busy: (yes) => $("inferred-card").setAttribute("aria-busy", yes),
   slow: () => badge("solving …", "busy"),
   answered: (data) => {
@@ -71,6 +73,15 @@ const conversation = new Conversation({
   refused: (why) => failed("not solved", why),
   gone: () => failed("no answer", GONE, ["Try again", ask]),
 });
+
+const available = () => scene.demonstrations.length + scene.expert.n;
+
+/** The scene with as many demonstrations as are to be used: yours first, then the expert's. */
+function firstOnes() {
+  if (used === null) return scene;
+  const own = scene.demonstrations.slice(0, used);
+  return { ...scene, demonstrations: own, expert: { ...scene.expert, n: Math.max(0, used - own.length) } };
+}
 
 function ask() {
   if (solvable(scene)) return conversation.ask();
@@ -86,6 +97,7 @@ function restart() {
 
 /** After any change: drop what no longer fits, draw, remember, ask. */
 function changed() {
+  used = null;
   const before = scene.demonstrations.length;
   scene.demonstrations = scene.demonstrations.filter((path) => fits(scene, path));
   const lost = before - scene.demonstrations.length;
@@ -112,6 +124,11 @@ function replaceScene(next) {
 }
 
 function undo() {
+  if (walk.cells.length > 1) { // a walk in the making: one step back
+    walk.cells.pop();
+    walk.actions.pop();
+    return render();
+  }
   const earlier = history.undo(scene);
   if (earlier) replaceScene(earlier);
 }
@@ -152,12 +169,13 @@ function act(action) {
   return false;
 }
 
+/** Walk to a cell on a shortest way that enters no hidden cell, unless that is the cell. */
 function walkTo(target) {
   for (let n = 0; n < 60; n++) {
     const at = walk.cells.at(-1);
     if (at[0] === target[0] && at[1] === target[1]) break;
-    const action = towards(scene, at, target);
-    if (action < 0 || !act(action)) break;
+    const actions = way(scene, at, target);
+    if (!actions?.length || !act(actions[0])) break;
   }
   render();
 }
@@ -187,7 +205,7 @@ world.root.addEventListener("pointerdown", (event) => {
   world.root.setPointerCapture(event.pointerId);
   world.moveTo(...cell, true);
   if (tool === "walk") {
-    stroke = { last: cell };
+    stroke = { last: cell, point: world.point(event) };
     walkTo(cell);
     // A walk that has just been kept starts anew only with a new press.
     if (walk.cells.length === 1 && kind(scene, ...cell) === "G") stroke = null;
@@ -196,13 +214,31 @@ world.root.addEventListener("pointerdown", (event) => {
 world.root.addEventListener("pointermove", (event) => {
   const cell = world.at(event);
   $("world-readout").textContent = readout(cell);
-  if (!stroke || (cell[0] === stroke.last[0] && cell[1] === stroke.last[1])) return;
+  if (!stroke) return;
+  if (tool === "walk") return follow(event);
+  if (cell[0] === stroke.last[0] && cell[1] === stroke.last[1]) return;
   world.moveTo(...cell);
-  if (tool !== "walk") return paint(cell);
-  const kept = scene.demonstrations.length;
-  for (const between of line(stroke.last, cell).slice(1)) walkTo(between);
-  stroke = scene.demonstrations.length > kept ? null : { last: cell };
+  paint(cell);
 });
+/** Walk where the pointer has been: through the cells whose middle it has crossed, and no others. */
+function follow(event) {
+  const kept = scene.demonstrations.length;
+  // A browser tells of several movements at once; the path between them matters.
+  const events = event.getCoalescedEvents?.() ?? [];
+  for (const one of events.length ? events : [event]) {
+    const point = world.point(one);
+    for (const cell of meant(stroke.point, point)) {
+      walkTo(cell);
+      if (scene.demonstrations.length > kept) {
+        stroke = null; // the walk is kept; a new one begins with a new press
+        return;
+      }
+    }
+    stroke.point = point;
+  }
+  world.moveTo(...walk.cells.at(-1));
+}
+
 for (const end of ["pointerup", "pointercancel"]) world.root.addEventListener(end, () => { stroke = null; });
 world.root.addEventListener("pointerleave", () => { $("world-readout").textContent = HINTS[tool] ?? HINTS.draw; });
 inferred.root.addEventListener("pointermove", (event) => { $("inferred-readout").textContent = describe(scene, result, ...inferred.at(event)); });
@@ -265,14 +301,15 @@ document.addEventListener("keydown", (event) => {
 // --- showing --------------------------------------------------------------------------------------------------------
 
 function render() {
-  showWorld(world, scene, { expert: result?.expert ?? [], walk, demonstrating: tool === "walk" });
+  showWorld(world, scene, { expert: result?.expert ?? [], walk, demonstrating: tool === "walk", used: used ?? Infinity });
   const shown = showInferred(inferred, scene, result, { view, arrows: $("arrows").checked, compare: $("compare").checked });
   const own = scene.demonstrations.length;
   $("counts").replaceChildren(element("span", { className: "dot mine" }), `${own} of yours`, element("span", { className: "dot theirs" }), `${scene.expert.n} of the expert`);
   $("discard").hidden = walk.cells.length < 2;
   $("forget").hidden = !own;
+  $("used-control").hidden = available() < 2;
   $("empty").hidden = Boolean(own || scene.expert.n) || view === "unconstrained";
-  $("undo").disabled = !history.past.length;
+  $("undo").disabled = !history.past.length && walk.cells.length < 2;
   $("redo").disabled = !history.future.length;
   showControls();
   showAnswer(shown);
@@ -289,6 +326,10 @@ function showControls() {
   set("beta", scales.beta.position(scene.beta));
   set("budget", scales.budget.position(scene.budget));
   set("objective", scene.objective);
+  $("used").max = Math.max(1, available());
+  $("used").value = used ?? available();
+  $("used-out").textContent = used === null ? `all ${available()}` : `the first ${used} of ${available()}`;
+  $("used").setAttribute("aria-valuetext", $("used-out").textContent);
   $("slip-out").textContent = scene.slip;
   $("expert-n-out").textContent = scene.expert.n;
   $("expert-beta-out").textContent = scene.expert.beta;
@@ -344,6 +385,12 @@ function slider(id, apply) {
   $(id).addEventListener("change", () => { moving = false; });
 }
 
+$("used").addEventListener("input", () => {
+  const wanted = Number($("used").value);
+  used = wanted >= available() ? null : wanted;
+  render();
+  ask();
+});
 slider("slip", (value) => { scene.slip = value; });
 slider("expert-n", (value) => { scene.expert.n = value; });
 slider("expert-beta", (value) => { scene.expert.beta = scales.beta.value(value); });
@@ -374,45 +421,7 @@ $("preset").onchange = () => {
   replaceScene({ ...chosen.scene, expert: { ...chosen.scene.expert, n: scene.expert.n } });
 };
 
-$("save").onclick = () => {
-  const name = (scene.name || "map").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "map";
-  const address = URL.createObjectURL(new Blob([`${JSON.stringify(scene)}\n`], { type: "application/json" }));
-  element("a", { href: address, download: `tacit-${name}.json` }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
-};
-$("load").onclick = () => $("file").click();
-$("file").onchange = async () => {
-  const [file] = $("file").files;
-  $("file").value = "";
-  if (file) await open(file);
-};
-
-async function open(file) {
-  const wrong = (why) => toast(`${file.name} was not loaded: ${why}`);
-  if (file.size > FILE_LIMIT) return wrong("it is too large for a map.");
-  let data;
-  try { data = JSON.parse(await file.text()); } catch { return wrong("it is not a JSON file."); }
-  try {
-    const [status, checked] = await post("/api/check", { scene: data });
-    if (status !== 200) return wrong(checked.error);
-    history.keep(scene);
-    replaceScene(checked.scene);
-    toast(`${file.name} is loaded.`);
-  } catch { wrong("the server does not answer."); }
-}
-document.addEventListener("dragover", (event) => event.preventDefault());
-document.addEventListener("drop", (event) => {
-  event.preventDefault();
-  if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]);
-});
-
-$("copy").onclick = async () => {
-  const text = `moves: ${scene.moves}\n\n${scene.rows.join("\n")}\n`;
-  try {
-    await navigator.clipboard.writeText(text);
-    toast("The map is copied. Save it as map.txt and try: tacit demo --layout map.txt");
-  } catch { toast("The browser does not allow copying here."); }
-};
+startFiles({ current: () => scene, replace: (next) => { history.keep(scene); replaceScene(next); } });
 
 // --- start ----------------------------------------------------------------------------------------------------------
 

@@ -96,15 +96,44 @@ export function step(scene, [r, c], action, slippery) {
   return enterable(scene, r + dr, c + dc) ? [r + dr, c + dc] : [r, c];
 }
 
-/** The action that leads nearer to a cell, or -1 when none does. */
-export function towards(scene, [r, c], [toRow, toColumn]) {
-  let best = -1;
-  let least = Math.hypot(toRow - r, toColumn - c);
-  MOVES.slice(0, scene.moves).forEach(([dr, dc], action) => {
-    const far = Math.hypot(toRow - r - dr, toColumn - c - dc);
-    if (enterable(scene, r + dr, c + dc) && far < least - 1e-9) [best, least] = [action, far];
-  });
-  return best;
+/** Actions of a shortest way between two cells that enters no hidden cell but the last; null if there is none. */
+export function way(scene, from, to) {
+  const moves = MOVES.slice(0, scene.moves);
+  const before = new Map([[String(from), null]]);
+  const queue = [from];
+  while (queue.length) {
+    const at = queue.shift();
+    if (at[0] === to[0] && at[1] === to[1]) {
+      const actions = [];
+      for (let step = before.get(String(at)); step; step = before.get(String(step.from))) actions.unshift(step.action);
+      return actions;
+    }
+    moves.forEach(([dr, dc], action) => {
+      const next = [at[0] + dr, at[1] + dc];
+      const last = next[0] === to[0] && next[1] === to[1];
+      if (before.has(String(next)) || !enterable(scene, ...next) || (kind(scene, ...next) === "X" && !last)) return;
+      before.set(String(next), { from: at, action });
+      queue.push(next);
+    });
+  }
+  return null;
+}
+
+const MEANT = 0.36; // half the width of the middle of a cell: a pointer that only touches a corner means another cell
+const FINE = 0.08;
+
+/** The cells through whose middle a pointer has gone from one point to another, in units of cells [row, column]. */
+export function meant([r0, c0], [r1, c1]) {
+  const n = Math.max(1, Math.ceil(Math.hypot(r1 - r0, c1 - c0) / FINE));
+  const cells = [];
+  for (let i = 1; i <= n; i++) {
+    const [r, c] = [r0 + (i / n) * (r1 - r0), c0 + (i / n) * (c1 - c0)];
+    const cell = [Math.floor(r), Math.floor(c)];
+    const inMiddle = Math.abs(r - cell[0] - 0.5) <= MEANT && Math.abs(c - cell[1] - 0.5) <= MEANT;
+    const last = cells.at(-1);
+    if (inMiddle && (!last || last[0] !== cell[0] || last[1] !== cell[1])) cells.push(cell);
+  }
+  return cells;
 }
 
 /** Cells on the line between two cells, both ends included. */

@@ -1,0 +1,162 @@
+"""What a person's few walks tell, with each of the playground's objectives: scripted walks with random detours.
+
+    python benchmarks/playground_walks.py            print the table, write results/bench-playground-walks.json
+
+A walker takes a shortest way around the hidden cells, and with some probability any other allowed step instead (a
+detour). One who has habits breaks ties always in the same order, the others by chance. Sets of five walks on maps of the
+playground and on random maps that nothing was chosen on. A rule is right if IoU with the hidden cells is at least 0.8,
+wrong if it is claimed and is not right; otherwise the answer was that the walks do not tell. Costs of the other
+objectives claim the cells above a tenth of their maximum.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.envs.gridworld_spec import GridworldSpec
+from tacit.errors import UserError
+from tacit.inverse.mce_exact import learn
+from tacit.inverse.smallest_rule import infer
+from tacit.playground.presets import presets
+from tacit.playground.rule import intended
+from tacit.playground.scene import parse
+
+RESULT = Path(__file__).parents[1] / "results/bench-playground-walks.json"
+WALKS, SETS = 5, 10
+DETOURS = (0.05, 0.15, 0.25)
+CHOSEN_ON = ("The door", "The wall", "A wall too far away")
+HELD_OUT = ("Liu 1: opening on the right", "Liu 4: zigzag", "Empty")
+RANDOM = 20
+RIGHT = 0.8
+FAR = 10**6
+BUDGET = 0.003
+
+
+def distances(spec: GridworldSpec) -> np.ndarray:
+    """(S,) steps to the goal around the hidden cells; FAR where there is no way."""
+    ends, far = intended(spec), np.full(spec.n_states, FAR)
+    far[spec.goal] = 0
+    for steps in range(1, spec.n_states):
+        far[(far[ends] == steps - 1).any(axis=1) & ~spec.constrained & (far == FAR)] = steps
+    return far
+
+
+def walk(spec: GridworldSpec, rng: np.random.Generator, detours: float, habits: bool) -> tuple[Any, Any]:
+    """One walk, (states (T+1,), actions (T,)), that never enters a hidden cell."""
+    ends, legal, far = intended(spec), ~spec.constrained, distances(spec)
+    order = rng.permutation(spec.n_actions).tolist()
+    states, actions = [spec.start], []
+    while states[-1] != spec.goal and len(actions) < 190:
+        here = states[-1]
+        allowed = [a for a in range(spec.n_actions) if legal[ends[here, a]] and ends[here, a] != here]
+        nearer = [a for a in allowed if far[ends[here, a]] == far[here] - 1]
+        straight = min(nearer, key=order.index) if habits else int(rng.choice(nearer))
+        actions.append(int(rng.choice(allowed)) if rng.random() < detours else straight)
+        states.append(int(ends[here, actions[-1]]))
+    return np.array(states), np.array(actions)
+
+
+def walks(spec: GridworldSpec, number: int, detours: float, habits: bool, n: int = WALKS) -> list[tuple[Any, Any]]:
+    """Set `number` of n walks."""
+    rng = np.random.default_rng([number, round(100 * detours), habits])
+    return [walk(spec, rng, detours, habits) for _ in range(n)]
+
+
+def random_map(number: int) -> GridworldSpec:
+    """A straight hidden wall of 3 to 6 cells that makes the way at least two steps longer."""
+    rng = np.random.default_rng([number, 77])
+    while True:
+        height, width = rng.integers(6, 11, size=2)
+        cells = np.full((height, width), ".")
+        length, across = int(rng.integers(3, 7)), bool(rng.integers(2))
+        row, column = rng.integers(height), rng.integers(width)
+        cells[(slice(row, row + length), column) if across else (row, slice(column, column + length))] = "X"
+        free = np.argwhere(cells == ".")
+        start, goal = free[rng.choice(len(free), 2, replace=False)]
+        cells[tuple(start)], cells[tuple(goal)] = "S", "G"
+        try:
+            spec = GridworldSpec(tuple("".join(line) for line in cells), moves=int(rng.choice([4, 8])), slip=0.1)
+        except UserError:
+            continue
+        if distances(_without(spec))[spec.start] + 2 <= distances(spec)[spec.start] < FAR:
+            return spec
+
+
+def _without(spec: GridworldSpec) -> GridworldSpec:
+    return GridworldSpec(tuple(row.replace("X", ".") for row in spec.rows), moves=spec.moves, slip=spec.slip)
+
+
+def claimed(spec: GridworldSpec, pairs: list[tuple[Any, Any]], objective: str) -> np.ndarray | None:
+    """(S,) the cells that the answer calls forbidden; None if it says that the walks do not tell."""
+    if objective == "rule":
+        rule = infer(intended(spec), spec.start, spec.goal, pairs)
+        return None if rule.verdict == "somewhere" else rule.forbidden
+    steps = learn(_without(spec).model(), "state", demonstrations=pairs, beta=0.1, budget=BUDGET, objective=objective)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            solution = end.value
+            break
+    if solution.diagnosis is not None:
+        return None
+    weights = np.asarray(solution.weights)
+    return weights > 0.1 * weights.max() if weights.max() > 1e-6 else np.zeros(len(weights), dtype=bool)
+
+
+def judged(spec: GridworldSpec, cells: np.ndarray | None) -> str:
+    if cells is None:
+        return "untold"
+    truth = spec.constrained
+    both, either = int((cells & truth).sum()), int((cells | truth).sum())
+    return "right" if either == 0 or both / either >= RIGHT else "untold" if not cells.any() else "wrong"
+
+
+def measure(objectives: tuple[str, ...] = ("rule", "plugin", "likelihood", "moments")) -> list[dict[str, Any]]:
+    scenes = {entry["title"]: parse(entry["scene"]).truth for entry in presets()}
+    groups = {name: [(scenes[name], number) for number in range(SETS)] for name in (*CHOSEN_ON, *HELD_OUT)}
+    groups[f"{RANDOM} random maps"] = [(random_map(number), number) for number in range(RANDOM)]
+    rows = []
+    for title, cases in groups.items():
+        for detours in DETOURS:
+            for habits in (False, True):
+                for objective in objectives:
+                    start, verdicts = time.perf_counter(), []
+                    for spec, number in cases:
+                        verdicts.append(judged(spec, claimed(spec, walks(spec, number, detours, habits), objective)))
+                    row = {
+                        "map": title,
+                        "held_out": title not in CHOSEN_ON,
+                        "detours": detours,
+                        "habits": habits,
+                        "objective": objective,
+                        "sets": len(cases),
+                        **{word: verdicts.count(word) for word in ("right", "wrong", "untold")},
+                        "seconds": round((time.perf_counter() - start) / len(cases), 3),
+                    }
+                    rows.append(row)
+                    print(row, flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown: one line a map and objective, over all detours and habits."""
+    lines = ["| map | objective | right | wrong | cannot tell | s |", "|---|---|---|---|---|---|"]
+    for title, objective in dict.fromkeys((row["map"], row["objective"]) for row in rows):
+        own = [row for row in rows if (row["map"], row["objective"]) == (title, objective)]
+        n = sum(row["sets"] for row in own)
+        shares = [f"{sum(row[word] for row in own)}/{n}" for word in ("right", "wrong", "untold")]
+        seconds = np.mean([row["seconds"] for row in own])
+        lines.append(f"| {title} | {objective} | {' | '.join(shares)} | {seconds:.2f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    measured = measure()
+    RESULT.write_text(json.dumps(measured, indent=1) + "\n")
+    print(table(measured))

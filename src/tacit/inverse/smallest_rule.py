@@ -1,0 +1,304 @@
+"""The smallest rule that explains a few walks: which cells would people have to avoid, to walk as they did?
+
+A person wants to reach the goal in few steps, avoids a set F of cells that nobody wrote down, and is clumsy now and
+then. With few walks a cost for every cell is too much to ask for: steps that were merely clumsy get a price, too. So F
+is the set with the shortest description of the walks (in nats):
+
+    minimise  - sum_t log pi_F(a_t | s_t)  +  log C(n, |F|)  +  log(n + 1),                                         (1)
+    pi_F(a | s) = (1 - eps) softmax_a(Q_F(s, a) / beta) + eps / |A|.                                                (2)
+
+n is the number of cells that no walk means to enter, and only they can be in F. Q_F is the soft value of walking at 1 a
+step and PRICE for entering F. eps, the share of clumsy steps, and beta are fitted with every F. Candidates are exact:
+for each length L, the fewest cells that leave no way shorter than L (a hitting set of all shorter ways, solved with
+MILP). The best of them is then improved by taking away and moving single cells. A cell is never added for its own sake:
+if it does not shorten the way, avoiding it may be a habit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.special import gammaln, logsumexp
+
+Bool = NDArray[np.bool_]
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Pairs = Sequence[tuple[Int, Int]]
+
+PRICE = 10.0
+"""Of entering a forbidden cell, in steps: people take a detour of up to about so many."""
+BETAS = (0.1, 0.25)
+CLUMSY = (0.01, 0.03, 0.1, 0.2, 0.35)
+"""Values of eps."""
+ENOUGH = 3.0
+"""Nats by which a rule must beat "no rule": odds of 20 to 1."""
+LIKELY = 0.7
+"""Mean probability of the cells of a rule from which on it counts as found."""
+DOOR = 3.0
+"""Nats by which a door is likelier to be forbidden than the middle of a room, if the walks cannot tell them apart."""
+TRIES = 12
+"""Other sets of the same size that are looked for."""
+MOST_ROUNDS = 60
+FAR = 10**6
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a few walks say."""
+
+    forbidden: Bool
+    """(S,) the smallest rule; nothing if the walks do not say enough."""
+    probability: Float
+    """(S,) that a cell is forbidden, among the rule and other sets that explain the walks with as few cells."""
+    walked: Bool
+    """(S,) cells that somebody meant to enter: they are allowed."""
+    evidence: float
+    """Nats by which the rule beats "nothing is forbidden"."""
+    clumsy: float
+    """The share of clumsy steps that fits best."""
+    shortest: int
+    """Steps of the shortest way if nothing were forbidden."""
+    allowed: int
+    """Steps of the shortest way that keeps to the rule."""
+
+    @property
+    def verdict(self) -> Literal["nothing", "somewhere", "found"]:
+        """Whether the walks say that something is forbidden, and whether they say where."""
+        if not self.forbidden.any():
+            return "nothing"
+        return "found" if self.probability[self.forbidden].mean() >= LIKELY else "somewhere"
+
+
+def infer(successors: Int, start: int, goal: int, pairs: Pairs) -> Rule:
+    """The rule behind walks (states (T+1,), actions (T,)); action a in state s is meant to lead to successors[s, a]."""
+    world = _World.of(successors, start, goal, pairs)
+    nothing = np.zeros(len(successors), dtype=bool)
+    without = world.scores(nothing[None])[0]
+    best, score, length, ways = nothing, without, 0, list[Bool]()
+    for limit in range(world.shortest + 1, world.demonstrated + 1):
+        candidate = _smallest_cut(world, limit, ways, 1e-2 * world.openness)
+        value = world.scores(candidate[None])[0]
+        if value > score:
+            best, score, length = candidate, value, limit
+    best, score = _improved(world, best, score)
+    evidence = float(score - without)
+    forbidden = best if evidence >= ENOUGH else nothing
+    prices = 1e-2 * np.random.default_rng(0).random((TRIES if forbidden.any() else 0, len(successors)))
+    others = [_smallest_cut(world, length, ways, price) for price in prices]
+    return Rule(
+        forbidden=forbidden,
+        probability=world.probability(np.unique([forbidden, *others], axis=0)),
+        walked=~world.free,
+        evidence=evidence,
+        clumsy=world.clumsiness(forbidden),
+        shortest=world.shortest,
+        allowed=int(world.distances(forbidden)[0][goal]),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The world and the description length (1)
+
+
+@dataclass(frozen=True)
+class _World:
+    successors: Int
+    start: int
+    goal: int
+    counts: Float
+    """(S, A) how often an action was taken in a state."""
+    free: Bool
+    """(S,) cells that no walk means to enter: they may be forbidden."""
+
+    @classmethod
+    def of(cls, successors: Int, start: int, goal: int, pairs: Pairs) -> _World:
+        counts, free = np.zeros(successors.shape), np.ones(len(successors), dtype=bool)
+        for states, actions in pairs:
+            here = states[: len(actions)]
+            np.add.at(counts, (here, actions), 1.0)
+            free[successors[here, actions]] = False  # where somebody slipped to says nothing
+        free[[start, goal]] = False
+        counts[goal] = 0.0
+        return cls(successors, start, goal, counts, free)
+
+    def scores(self, forbidden: Bool) -> Float:
+        """(B,) minus (1) for sets (B, S)."""
+        n, size = int(self.free.sum()), forbidden.sum(axis=1)
+        choices = gammaln(n + 1) - gammaln(size + 1) - gammaln(n - size + 1)
+        return self._likelihoods(forbidden).max(axis=(0, 1)) - choices - np.log(n + 1)
+
+    def probability(self, sets: Bool) -> Float:
+        """(S,) that a cell is forbidden if one of these sets (B, S) is the rule. Differences below ENOUGH do not count."""
+        scores = self.scores(sets)
+        scores = np.minimum(scores, scores.max() - ENOUGH) - DOOR * sets @ self.openness
+        return np.asarray(np.exp(scores - logsumexp(scores)) @ sets)
+
+    @cached_property
+    def shortest(self) -> int:
+        """Steps from start to goal if nothing is forbidden."""
+        return int(self.distances(np.zeros(len(self.free), dtype=bool))[0][self.goal])
+
+    @cached_property
+    def demonstrated(self) -> int:
+        """Steps of the shortest way over cells that walks have entered: no rule can forbid it."""
+        far = int(self.distances(self.free)[0][self.goal])
+        return self.shortest if far == FAR else far
+
+    @cached_property
+    def openness(self) -> Float:
+        """(S,) share of the pairs of neighbours that are also linked without the cell: 0 for a door, high in a room."""
+        near = [set(row) - {s} for s, row in enumerate(self.successors.tolist())]
+        openness = np.zeros(len(near))
+        for cell, around in enumerate(near):
+            linked = [b in near[a] or bool((near[a] & near[b]) - {cell}) for a, b in combinations(sorted(around), 2)]
+            openness[cell] = np.mean(linked) if linked else 0.0
+        return openness
+
+    def clumsiness(self, forbidden: Bool) -> float:
+        """The eps that fits best."""
+        fits = self._likelihoods(forbidden[None])[:, :, 0]
+        return CLUMSY[int(fits.max(axis=0).argmax())]
+
+    def _likelihoods(self, forbidden: Bool) -> Float:
+        """(betas, eps, B) log likelihood of the walks."""
+        taken = self.counts.nonzero()
+        weight, result = self.counts[taken], []
+        for beta in BETAS:
+            chances = self._policies(forbidden, beta)[:, taken[0], taken[1]]
+            mixed = (np.log((1 - eps) * chances + eps / self.counts.shape[1]) @ weight for eps in CLUMSY)
+            result.append(np.stack(list(mixed)))
+        return np.stack(result)
+
+    def _policies(self, forbidden: Bool, beta: float) -> Float:
+        """(B, S, A) softmax of the soft values of walking, for sets (B, S)."""
+        fee = -1.0 - PRICE * forbidden[:, self.successors]
+        values = -np.stack([np.minimum(self.distances(one)[1], 4.0 * PRICE) for one in forbidden])
+        for _ in range(MOST_ROUNDS):
+            q = fee + values[:, self.successors]
+            new = beta * logsumexp(q / beta, axis=2)
+            new[:, self.goal] = 0.0
+            done = np.abs(new - values).max() < 1e-3
+            values = new
+            if done:
+                break
+        q = (fee + values[:, self.successors]) / beta
+        return np.exp(q - logsumexp(q, axis=2, keepdims=True))
+
+    def distances(self, forbidden: Bool) -> tuple[Int, Int]:
+        """(steps from the start, steps to the goal), FAR where there is no way around what is forbidden."""
+        open_ = ~forbidden
+        return self._flood(self.start, open_, backwards=False), self._flood(self.goal, open_, backwards=True)
+
+    def _flood(self, source: int, open_: Bool, *, backwards: bool) -> Int:
+        far = np.full(len(self.successors), FAR)
+        far[source] = 0
+        for steps in range(1, len(far)):
+            if backwards:
+                reached = (far[self.successors] == steps - 1).any(axis=1) & open_
+            else:
+                reached = np.zeros(len(far), dtype=bool)
+                reached[self.successors[far == steps - 1].ravel()] = True
+                reached &= open_
+            reached &= far == FAR
+            if not reached.any():
+                break
+            far[reached] = steps
+        return far
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Candidates: the fewest cells that leave no shorter way
+
+
+def _smallest_cut(world: _World, length: int, ways: list[Bool], price: Float) -> Bool:
+    """The fewest cells that leave no way shorter than `length`; among equals, the cheapest. `ways` grows with use."""
+    closed = _hitting_set(world, ways, price) if ways else np.zeros(len(price), dtype=bool)
+    for _ in range(MOST_ROUNDS):
+        new = _shorter_ways(world, closed, length)
+        if not new:
+            break
+        ways += new
+        closed = _hitting_set(world, ways, price)
+    return closed
+
+
+def _shorter_ways(world: _World, closed: Bool, length: int) -> list[Bool]:
+    """Ways shorter than `length` around what is closed, one through each cell, as masks of what could be forbidden."""
+    ahead, behind = world.distances(closed)
+    through = np.flatnonzero(world.free & ~closed & (ahead + behind < length))
+    ways = {}
+    for cell in through:
+        mask = np.zeros(len(closed), dtype=bool)
+        for at in (*_back(world, ahead, int(cell)), *_forth(world, behind, int(cell))):
+            mask[at] = True
+        mask &= world.free
+        ways[mask.tobytes()] = mask
+    return list(ways.values())
+
+
+def _forth(world: _World, behind: Int, cell: int) -> Iterator[int]:
+    while behind[cell]:
+        yield cell
+        cell = int(next(s for s in world.successors[cell] if behind[s] == behind[cell] - 1))
+
+
+def _back(world: _World, ahead: Int, cell: int) -> Iterator[int]:
+    while ahead[cell]:
+        yield cell
+        before = (world.successors == cell).any(axis=1) & (ahead == ahead[cell] - 1)
+        cell = int(np.flatnonzero(before)[0])
+
+
+def _hitting_set(world: _World, ways: list[Bool], price: Float) -> Bool:
+    """The fewest cells that lie on every way; among equals, the cheapest."""
+    rows = np.array(ways, dtype=float)
+    found = milp(
+        1.0 + price,
+        constraints=LinearConstraint(rows, lb=1.0),
+        bounds=Bounds(0.0, world.free.astype(float)),
+        integrality=np.ones(len(price)),
+    )
+    return np.asarray(found.x > 0.5)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Improvement by single cells
+
+
+def _improved(world: _World, best: Bool, score: float) -> tuple[Bool, float]:
+    """(the best set, its score) when no neighbour is clearly better.
+
+    A smaller set only has to be better. One with a moved cell has to be so by ENOUGH: which of two equally good places
+    people avoid more may be habit, and the candidate had the more likely place.
+    """
+    while True:
+        around = _neighbours(world, best)
+        scores = world.scores(around)
+        gains = scores - score - np.where(around.sum(axis=1) < best.sum(), 1e-6, ENOUGH)
+        if gains.max() <= 0.0:
+            return best, score
+        best, score = around[gains.argmax()], float(scores[gains.argmax()])
+
+
+def _neighbours(world: _World, rule: Bool) -> Bool:
+    """(B, S) the set itself, and those with one cell less, or one that has moved to a cell next to it.
+
+    None with one cell more: a cell that would not shorten anybody's way is no evidence, only a habit.
+    """
+    sets = [rule]
+    for cell in np.flatnonzero(rule):
+        without = rule.copy()
+        without[cell] = False
+        sets.append(without)
+        for other in {*world.successors[cell]} - {cell}:
+            if world.free[other] and not rule[other]:
+                sets.append(without.copy())
+                sets[-1][other] = True
+    return np.stack(sets)
