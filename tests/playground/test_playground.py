@@ -185,7 +185,8 @@ def test_the_answer_is_the_solver_s() -> None:
 
 def test_the_learner_never_sees_the_constraint() -> None:
     """The same demonstrations with the crosses elsewhere, or nowhere: the same answer."""
-    answers = [answer(parse(scene(rows=rows))) for rows in (ROWS, ["S...G", "....X", "XX..."], ["S...G", *ROWS[1:]])]
+    maps = (ROWS, ["S...G", "....X", "XX..."], ["S...G", *ROWS[1:]])
+    answers = [answer(parse(scene(rows=rows, objective="plugin"))) for rows in maps]
     for found in answers:
         found.pop("seconds")
     assert answers[0] == answers[1] == answers[2]
@@ -218,9 +219,9 @@ def test_no_solution_is_explained_and_the_advice_works() -> None:
 
 def test_a_superseded_solution_stops_and_a_long_one_too() -> None:
     with pytest.raises(Superseded):
-        answer(parse(scene()), superseded=lambda: True)
+        answer(parse(scene(objective="plugin")), superseded=lambda: True)
     with pytest.raises(UserError, match="too long"):
-        answer(parse(scene()), limit=0.0)
+        answer(parse(scene(objective="plugin")), limit=0.0)
 
 
 def test_the_desk_serves_the_newest_of_each_page() -> None:

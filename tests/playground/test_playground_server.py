@@ -113,7 +113,7 @@ def test_solve_and_check(server: Server) -> None:
     status, _, body = ask(server, "POST", "/api/solve", {"page": "p1", "scene": scene(), "compare": True})
     found = json.loads(body)
     assert status == 200
-    assert found["status"] == "optimal"
+    assert found["status"].startswith("rule ")
     assert found["comparison"]["constrained"] == 1
     status, _, body = ask(server, "POST", "/api/check", {"scene": scene(slip=0.25)})
     assert status == 200
@@ -341,7 +341,7 @@ def test_a_port_in_use(server: Server) -> None:
 
 
 def test_a_bug_gives_an_answer_and_a_line(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("secret detail")
@@ -350,8 +350,8 @@ def test_a_bug_gives_an_answer_and_a_line(
     status, _, body = ask(server, "POST", "/api/check", {"scene": scene()})
     assert status == 500
     assert b"secret" not in body
-    assert "KeyError" in capsys.readouterr().err
-    assert "Traceback" not in capsys.readouterr().err
+    assert "KeyError" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,8 @@ class _World:
         for states, actions in pairs:
             here = states[: len(actions)]
             np.add.at(counts, (here, actions), 1.0)
-            free[successors[here, actions]] = False  # where somebody slipped to says nothing
+            ends = successors[here, actions]
+            free[ends[ends != here]] = False  # where somebody slipped to, or bumped against a wall, says nothing
         free[[start, goal]] = False
         counts[goal] = 0.0
         return cls(successors, start, goal, counts, free)
@@ -135,8 +136,9 @@ class _World:
         return self._likelihoods(forbidden).max(axis=(0, 1)) - choices - np.log(n + 1)
 
     def probability(self, sets: Bool) -> Float:
-        """(S,) that a cell is forbidden if one of these sets (B, S) is the rule. Differences below ENOUGH do not count."""
+        """(S,) that a cell is forbidden if one of these sets (B, S) is the rule."""
         scores = self.scores(sets)
+        # Differences below ENOUGH may be habits and do not count.
         scores = np.minimum(scores, scores.max() - ENOUGH) - DOOR * sets @ self.openness
         return np.asarray(np.exp(scores - logsumexp(scores)) @ sets)
 

@@ -91,7 +91,7 @@ function ruleInWords(result, from) {
   const longer = `the shortest way has ${shortest} steps, and the walks have ${number(steps, 3)}`;
   if (said === "found") {
     const other = orElse.length ? ` Perhaps it is ${cellsInWords(orElse.slice(0, 3))} instead: walk there to rule that out.` : "";
-    return `${from}${plural(cells.length, "cell")} must be forbidden: ${cellsInWords(cells)}. Otherwise nobody would walk ${allowed} steps or more, where ${shortest} would do.${other}`;
+    return `${from}the smallest rule that explains them forbids ${plural(cells.length, "cell")}: ${cellsInWords(cells)}. With it nobody can do better than ${allowed} steps; without it ${shortest} would do.${other}`;
   }
   if (said === "somewhere") return `${from}something is in the way, because ${longer}. But many places would explain it equally well. Not enough to tell which: walk closer to it, from both sides.`;
   if (steps - shortest > LONGER) return `${from}not enough to tell: ${longer}, but detours are as good a reason as a rule. ${walks < 5 ? "Walk a few times more." : "Walk more directly."}`;
