@@ -243,17 +243,20 @@ class Learned:
     ) -> Path:
         """Film the policy next to an agent that follows the reward alone; the file, .gif or .mp4.
 
-        `beside` is that agent: a policy or another run. Without it a quick one is trained with PPO, once (100,000
-        steps, in the folder of this run's siblings); on a gridworld it is computed.
+        `beside` is that agent: a policy or another run; without it, `unconstrained`.
         """
         target = checked(file)
         config = self.run.config
-        other = beside.policy if isinstance(beside, Learned) else beside or self._unconstrained()
+        other = beside.policy if isinstance(beside, Learned) else beside or self.unconstrained()
         agents = {"reward alone": other, "learned": self.policy}
         record_beside(config["env"], config["env_kwargs"], agents, target, seed=seed)
         return target
 
-    def _unconstrained(self) -> Actor:
+    def unconstrained(self) -> Policy | TablePolicy:
+        """An agent that follows the reward alone: computed on a gridworld, otherwise trained with PPO (100,000 steps).
+
+        It is trained once, into a run folder beside this one. So short a training may not show all that it could do.
+        """
         config = self.run.config
         spec = exact_model(config["env"], config["env_kwargs"])
         if spec is not None:

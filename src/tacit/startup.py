@@ -23,6 +23,18 @@ def is_program() -> bool:
     return os.path.basename(argv[0] if argv else "") in ("tacit", "tacit.exe")
 
 
+def program() -> str:
+    """How this program was called, for messages that say what to type next: `tacit`, or its path where that is needed."""
+    import shutil
+
+    called = sys.argv[0] if is_program() and sys.argv[:1] != ["-m"] else "tacit"
+    known = shutil.which("tacit")
+    if os.path.basename(called) not in ("tacit", "tacit.exe"):
+        return "tacit" if known else "python -m tacit"
+    same = known is not None and os.path.realpath(known) == os.path.realpath(called)
+    return "tacit" if same or not os.path.exists(called) else os.path.relpath(called)
+
+
 def forget_current_folder() -> None:
     """Undo what `python -m` does to the search for modules."""
     added = sys.argv[:1] == ["-m"] and not sys.flags.safe_path

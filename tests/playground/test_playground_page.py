@@ -118,7 +118,7 @@ def test_five_walks_find_the_wall_and_the_slider_goes_back(page: Browser) -> Non
     for way in (up + down, near, near, detour, up + down):
         drag(page, *way)
     assert [walk["cells"] for walk in scene(page)["demonstrations"]][3] == [list(at) for at in detour]
-    page.wait(f"{IDLE} && document.querySelector('#badge').textContent === 'a rule is found'")
+    page.wait(f"{IDLE} && document.querySelector('#badge').textContent === 'smallest rule found'")
     sure = "[...document.querySelectorAll('#inferred .at')].map((e) => /: forbidden/.test(e.ariaLabel))"
     found = [divmod(i, 9) for i, yes in enumerate(page.ask(sure)) if yes]
     assert found == [(row, 4) for row in range(3, 9)]
@@ -127,7 +127,7 @@ def test_five_walks_find_the_wall_and_the_slider_goes_back(page: Browser) -> Non
         "(() => { const e = document.querySelector('#used'); e.value = 1; e.dispatchEvent(new Event('input')); })()"
     )
     page.wait(f"{IDLE} && /From 1 walk:/.test(document.querySelector('#verdict').textContent)")
-    assert page.ask("document.querySelector('#badge').textContent") != "a rule is found"
+    assert page.ask("document.querySelector('#badge').textContent") != "smallest rule found"
     assert len(scene(page)["demonstrations"]) == 5
     assert page.ask("document.querySelectorAll('#world polyline.unused').length") == 4
 

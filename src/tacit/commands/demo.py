@@ -1,8 +1,8 @@
 """Watch Tacit discover a constraint, from demonstrations to a report, in under a minute.
 
 On a slippery gridworld an expert walks around a wall that the learner cannot see. From 50 of its demonstrations the
-exact method recovers a cost that explains the detour, and a policy that makes it. The certificate says how far to trust
-the answer. Everything is written into one HTML page.
+exact method recovers a cost that explains the detour, and a policy that makes it. You see it walk beside an agent that
+follows the reward alone. Everything is written into one HTML page, whose path is printed last.
 
 Examples:
   tacit demo
@@ -16,14 +16,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find
-from tacit.commands import call, print_json
+from tacit.commands import call, demo_film, print_json
 from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
 from tacit.commands.summary import print_summary
+from tacit.cost.table import TableCost
 from tacit.envs.gridworld import ENV_ID as GRIDWORLD
 from tacit.errors import RunFailed
 from tacit.launch import execute, make_demonstrations
-from tacit.report import write_report
+from tacit.learned import Learned
 from tacit.run import Run
+from tacit.startup import program
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
@@ -76,11 +78,28 @@ def demo(
     summary = execute(run, demos)
     if summary.get("status") == "infeasible":
         raise RunFailed(f"{summary['diagnosis']['text']} The proof is in {run.path}")
-    report = write_report([run], run.path / "report.html")
+    learned = Learned(run, summary)
+    report, film = learned.report(), learned.video(run.path / "film.gif", seed=seed)
     if json:
-        return print_json({"run": run.path, "summary": summary, "report": report})
+        return print_json({"run": run.path, "summary": summary, "report": report, "film": film})
+    cost = learned.cost
+    assert isinstance(cost, TableCost)
+    hidden, inferred = list(spec.rows), demo_film.shaded(spec, cost.table.max(axis=1))
+    print(
+        demo_film.side_by_side(hidden, inferred, ("what is hidden (X)", "what was inferred: the darker, the costlier"))
+    )
+    print()
+    demo_film.play(spec, {"reward alone": learned.unconstrained(), "learned": learned.policy}, seed)
     print_summary(run, summary)
-    print(f"\nThe report, with pictures: {report}")
+    tacit = program()
+    print(
+        f"\nTry next:  {tacit} playground                  draw a map and walk on it yourself",
+        f"           {tacit} explain {run.path}",
+        f"           {tacit} --help\n",
+        f"The film:  {film}",
+        f"The report, with pictures: {report}",
+        sep="\n",
+    )
 
 
 def _keeps(spec: GridworldSpec, rate: float | None) -> str:

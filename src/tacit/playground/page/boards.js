@@ -134,7 +134,8 @@ export function showWorld(board, scene, { expert, walk, demonstrating, used }) {
   board.lines.replaceChildren(...lines);
 }
 
-const likelihood = (p) => (p >= 0.9 ? "forbidden" : p >= 0.1 ? `perhaps forbidden (${Math.round(100 * p)} %)` : "no sign that it is forbidden");
+const SURE = 0.9;
+const likelihood = (p) => (p >= SURE ? "forbidden" : p > 1 - SURE ? `perhaps forbidden (${Math.round(100 * p)} %)` : "no sign that it is forbidden");
 
 /** What is known about one cell, in words; the answer may still be one to a smaller map. */
 export function describe(scene, result, r, c) {
@@ -203,7 +204,7 @@ export function showInferred(board, scene, result, { view, arrows, compare }) {
         }
       }
       if (mark === "." && board.size >= 30 && share > 0.03 && value >= 0.05 && (isCost || !arrows)) {
-        cell.append(element("span", { className: "value", textContent: isRule ? `${Math.round(100 * value)}%` : value.toFixed(1) }));
+        cell.append(element("span", { className: "value", textContent: isRule ? (value >= SURE ? "✗" : "?") : value.toFixed(1) }));
         busy.add(`${r},${c}`);
       }
     }

@@ -9,9 +9,9 @@ const TIPS = {
   backward: "The policy is exactly optimal for a budget that differs by at most this much.",
 };
 
-// "Solved exactly" is about the arithmetic and not about the world, so it is never green.
+// No green: "solved exactly" is about the arithmetic, and a larger rule than the smallest may be the true one.
 export const MOODS = {
-  "rule found": ["a rule is found", "good"],
+  "rule found": ["smallest rule found", ""],
   "rule somewhere": ["not enough to tell where", "fair"],
   "rule nothing": ["no rule needed", ""],
   optimal: ["solved exactly", ""],
@@ -31,7 +31,7 @@ export function legend({ top, isCost, isRule, marks, shown }, truth) {
   const made = [];
   if (shown) {
     made.push(element("span", {}, "0", element("span", { className: `ramp ${isCost ? "cost" : "visits"}` }),
-      isRule ? "100 % sure that it is forbidden" : isCost ? `${number(top)} reward a visit` : `${number(top)} visits per episode; faint is rare`));
+      isRule ? "forbidden, if the rule is as small as it can be" : isCost ? `${number(top)} reward a visit` : `${number(top)} visits per episode; faint is rare`));
   }
   if (isCost && marks.unsure) made.push(element("span", {}, element("span", { className: "key unsure" }, element("span", { className: "mark" })), `${isRule ? "nobody went there: not known" : "not known yet"} (${marks.unsure})`));
   if (isCost && marks.never) made.push(element("span", {}, element("span", { className: "key never" }, element("span", { className: "mark" })), `never knowable (${marks.never})`));
