@@ -18,7 +18,8 @@ class MCEExact(TypedDict, total=False):
     objective: Annotated[Literal["likelihood", "moments", "plugin"], "likelihood"]
     """What is fitted: the demonstrated actions (likelihood, always solvable), the visits of the demonstrations
     (moments, as in the paper; may have no solution when the dynamics slip), or the visits of a policy estimated from
-    them (plugin, always solvable)."""
+    them (plugin, always solvable). `tacit.solve` defaults to moments, because it also takes expectations without
+    demonstrations."""
     budget: Annotated[float, 0.0]
     """How far each feature may exceed the expert's, in discounted visits; more is looser. (moments has no solution
     without one when the dynamics slip.)"""

@@ -24,7 +24,7 @@ def is_program() -> bool:
 
 
 def program() -> str:
-    """How this program was called, for messages that say what to type next: `tacit`, or its path where that is needed."""
+    """What to type to call this program again: `tacit`, or its path where that is needed."""
     import shutil
 
     called = sys.argv[0] if is_program() and sys.argv[:1] != ["-m"] else "tacit"
@@ -32,7 +32,7 @@ def program() -> str:
     if os.path.basename(called) not in ("tacit", "tacit.exe"):
         return "tacit" if known else "python -m tacit"
     same = known is not None and os.path.realpath(known) == os.path.realpath(called)
-    return "tacit" if same or not os.path.exists(called) else os.path.relpath(called)
+    return "tacit" if same or not os.path.exists(called) else min(os.path.relpath(called), called, key=len)
 
 
 def forget_current_folder() -> None:

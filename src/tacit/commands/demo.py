@@ -84,11 +84,8 @@ def demo(
         return print_json({"run": run.path, "summary": summary, "report": report, "film": film})
     cost = learned.cost
     assert isinstance(cost, TableCost)
-    hidden, inferred = list(spec.rows), demo_film.shaded(spec, cost.table.max(axis=1))
-    print(
-        demo_film.side_by_side(hidden, inferred, ("what is hidden (X)", "what was inferred: the darker, the costlier"))
-    )
-    print()
+    titles = ("what is hidden (X)", "what was inferred: the darker, the costlier")
+    print(demo_film.side_by_side(list(spec.rows), demo_film.shaded(spec, cost.table.max(axis=1)), titles), "", sep="\n")
     demo_film.play(spec, {"reward alone": learned.unconstrained(), "learned": learned.policy}, seed)
     print_summary(run, summary)
     tacit = program()
