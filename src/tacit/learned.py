@@ -13,7 +13,6 @@ The run folder is the one of the command line: `tacit report latest` and the oth
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
@@ -40,7 +39,7 @@ from tacit.launch import execute, start_run
 from tacit.plots.axes import plot_cost
 from tacit.plots.video import Actor, checked, record_beside
 from tacit.policy import Policy, TablePolicy
-from tacit.run import Run
+from tacit.run import Run, disk, storage
 from tacit.run.find import find_run
 
 if TYPE_CHECKING:
@@ -170,10 +169,11 @@ class Learned:
         target = Path(folder)
         if target.exists():
             raise UserError(f"{target} exists already: name a folder that does not")
-        draft = target.with_name(f".{target.name}.part")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(self.path, draft, ignore=shutil.ignore_patterns("checkpoints", ".*"))
-        draft.rename(target)
+        files = [path for path in disk.listed(self.path, "**/*") if path.is_file() and path.name != "config.json"]
+        for path in (*files, self.path / "config.json"):  # the last one makes a run folder of it
+            inner = path.relative_to(self.path)
+            if inner.parts[0] != "checkpoints" and not path.name.startswith("."):
+                storage.atomic_write_bytes(target / inner, storage.read_bytes(path))
         return target
 
     @property
@@ -297,7 +297,7 @@ class Learned:
         }
         cells = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
         picture = self.path / "explanation.svg"
-        drawn = picture.read_text() if picture.exists() else ""
+        drawn = storage.read_bytes(picture).decode() if picture.exists() else ""
         return f"<table>{''.join(cells)}</table>{drawn[drawn.find('<svg') :] if '<svg' in drawn else ''}"
 
 

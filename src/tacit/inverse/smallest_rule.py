@@ -4,14 +4,16 @@ A person wants to reach the goal in few steps, avoids a set F of cells that nobo
 then. With few walks a cost for every cell is too much to ask for: steps that were merely clumsy get a price, too. So F
 is the set with the shortest description of the walks (in nats):
 
-    minimise  - sum_t log pi_F(a_t | s_t)  +  log C(n, |F|)  +  log(n + 1),                                         (1)
+    minimise  - sum_t log pi_F(a_t | s_t)  +  D(F),                                                                 (1)
     pi_F(a | s) = (1 - eps) softmax_a(Q_F(s, a) / beta) + eps / |A|.                                                (2)
 
-n is the number of cells that no walk means to enter, and only they can be in F. Q_F is the soft value of walking at 1 a
-step and PRICE for entering F. eps, the share of clumsy steps, and beta are fitted with every F. Candidates are exact:
-for each length L, the fewest cells that leave no way shorter than L (a hitting set of all shorter ways, solved with
-MILP). The best of them is then improved by taking away and moving single cells. A cell is never added for its own sake:
-if it does not shorten the way, avoiding it may be a habit.
+Only cells that no walk means to enter can be in F; there are n of them. D is log C(n, |F|) + log(n + 1), the length of
+a list of cells, or that of a straight piece among all such pieces, if F is one and that is shorter: people forbid walls
+more often than scattered cells. Q_F is the soft value of walking at 1 a step and PRICE for entering F. eps, the share
+of clumsy steps, and beta are fitted with every F. Candidates are, for each length L, the fewest cells that leave no way
+shorter than L (a hitting set of all shorter ways, solved exactly with MILP), and straight pieces that make the way
+longer. The best of them is then improved by taking away and moving single cells. A cell is never added for its own
+sake: if it does not shorten the way, avoiding it may be a habit.
 """
 
 from __future__ import annotations
@@ -87,11 +89,13 @@ def infer(successors: Int, start: int, goal: int, pairs: Pairs) -> Rule:
         value = world.scores(candidate[None])[0]
         if value > score:
             best, score, length = candidate, value, limit
+    straight = world.straight[world.lengths(world.straight) > world.shortest]
+    best, score = _straightened(world, straight, best, score)
     best, score = _improved(world, best, score)
     evidence = float(score - without)
     forbidden = best if evidence >= ENOUGH else nothing
     prices = 1e-2 * np.random.default_rng(0).random((TRIES if forbidden.any() else 0, len(successors)))
-    others = [_smallest_cut(world, length, ways, price) for price in prices]
+    others = [*(_smallest_cut(world, length, ways, price) for price in prices if length), *straight]
     return Rule(
         forbidden=forbidden,
         probability=world.probability(np.unique([forbidden, *others], axis=0)),
@@ -131,9 +135,14 @@ class _World:
 
     def scores(self, forbidden: Bool) -> Float:
         """(B,) minus (1) for sets (B, S)."""
+        if not len(forbidden):
+            return np.zeros(0)
         n, size = int(self.free.sum()), forbidden.sum(axis=1)
-        choices = gammaln(n + 1) - gammaln(size + 1) - gammaln(n - size + 1)
-        return self._likelihoods(forbidden).max(axis=(0, 1)) - choices - np.log(n + 1)
+        described = gammaln(n + 1) - gammaln(size + 1) - gammaln(n - size + 1) + np.log(n + 1)
+        pieces = {one.tobytes() for one in self.straight}
+        is_straight = np.array([one.tobytes() in pieces for one in forbidden])
+        described = np.where(is_straight, np.minimum(described, np.log(2.0 * max(len(pieces), 1))), described)
+        return self._likelihoods(forbidden).max(axis=(0, 1)) - described
 
     def probability(self, sets: Bool) -> Float:
         """(S,) that a cell is forbidden if one of these sets (B, S) is the rule."""
@@ -141,6 +150,24 @@ class _World:
         # Differences below ENOUGH may be habits and do not count.
         scores = np.minimum(scores, scores.max() - ENOUGH) - DOOR * sets @ self.openness
         return np.asarray(np.exp(scores - logsumexp(scores)) @ sets)
+
+    @cached_property
+    def straight(self) -> Bool:
+        """(B, S) all straight pieces of cells that may be forbidden: to the right or down, again and again."""
+        pieces = []
+        for first in np.flatnonzero(self.free):
+            for action in (0, 2):
+                mask, cell = np.zeros(len(self.free), dtype=bool), int(first)
+                while self.free[cell] and not mask[cell]:
+                    mask[cell] = True
+                    if action == 0 or mask.sum() > 1:  # a single cell only once
+                        pieces.append(mask.copy())
+                    cell = int(self.successors[cell, action])
+        return np.array(pieces, dtype=bool).reshape(len(pieces), len(self.free))
+
+    def lengths(self, forbidden: Bool) -> Int:
+        """(B,) steps of the shortest way around each of the sets (B, S)."""
+        return self._to_goal(forbidden)[:, self.start]
 
     @cached_property
     def shortest(self) -> int:
@@ -181,7 +208,7 @@ class _World:
     def _policies(self, forbidden: Bool, beta: float) -> Float:
         """(B, S, A) softmax of the soft values of walking, for sets (B, S)."""
         fee = -1.0 - PRICE * forbidden[:, self.successors]
-        values = -np.stack([np.minimum(self.distances(one)[1], 4.0 * PRICE) for one in forbidden])
+        values = -np.minimum(self._to_goal(forbidden), 4.0 * PRICE)
         for _ in range(MOST_ROUNDS):
             q = fee + values[:, self.successors]
             new = beta * logsumexp(q / beta, axis=2)
@@ -195,20 +222,23 @@ class _World:
 
     def distances(self, forbidden: Bool) -> tuple[Int, Int]:
         """(steps from the start, steps to the goal), FAR where there is no way around what is forbidden."""
-        open_ = ~forbidden
-        return self._flood(self.start, open_, backwards=False), self._flood(self.goal, open_, backwards=True)
-
-    def _flood(self, source: int, open_: Bool, *, backwards: bool) -> Int:
-        far = np.full(len(self.successors), FAR)
-        far[source] = 0
+        far = np.full(len(forbidden), FAR)
+        far[self.start] = 0
         for steps in range(1, len(far)):
-            if backwards:
-                reached = (far[self.successors] == steps - 1).any(axis=1) & open_
-            else:
-                reached = np.zeros(len(far), dtype=bool)
-                reached[self.successors[far == steps - 1].ravel()] = True
-                reached &= open_
-            reached &= far == FAR
+            reached = np.zeros(len(far), dtype=bool)
+            reached[self.successors[far == steps - 1].ravel()] = True
+            reached &= ~forbidden & (far == FAR)
+            if not reached.any():
+                break
+            far[reached] = steps
+        return far, self._to_goal(forbidden[None])[0]
+
+    def _to_goal(self, forbidden: Bool) -> Int:
+        """(B, S) steps to the goal around sets (B, S), FAR where there is no way."""
+        far = np.full(forbidden.shape, FAR)
+        far[:, self.goal] = 0
+        for steps in range(1, forbidden.shape[1]):
+            reached = (far[:, self.successors] == steps - 1).any(axis=2) & ~forbidden & (far == FAR)
             if not reached.any():
                 break
             far[reached] = steps
@@ -271,7 +301,21 @@ def _hitting_set(world: _World, ways: list[Bool], price: Float) -> Bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Improvement by single cells
+# Improvement
+
+
+def _straightened(world: _World, straight: Bool, best: Bool, score: float) -> tuple[Bool, float]:
+    """(set, score): a straight piece instead of the cut, if that is clearly better.
+
+    Of all that are about as good, it is the shortest; among these, the narrowest place; then the best.
+    """
+    values = world.scores(straight)
+    if not len(values) or values.max() <= score + ENOUGH:
+        return best, score
+    good = np.flatnonzero(values > max(score, values.max() - ENOUGH))
+    pieces = straight[good]
+    chosen = good[np.lexsort((-values[good], (pieces @ world.openness).round(6), pieces.sum(axis=1)))[0]]
+    return straight[chosen], float(values[chosen])
 
 
 def _improved(world: _World, best: Bool, score: float) -> tuple[Bool, float]:
