@@ -305,12 +305,12 @@ def _hitting_set(world: _World, ways: list[Bool], price: Float) -> Bool:
 
 
 def _straightened(world: _World, straight: Bool, best: Bool, score: float) -> tuple[Bool, float]:
-    """(set, score): a straight piece instead of the cut, if that is clearly better.
+    """(set, score): a straight piece instead of a cut that is none, if that is clearly better.
 
     Of all that are about as good, it is the shortest; among these, the narrowest place; then the best.
     """
     values = world.scores(straight)
-    if not len(values) or values.max() <= score + ENOUGH:
+    if not len(values) or values.max() <= score + ENOUGH or (straight == best).all(axis=1).any():
         return best, score
     good = np.flatnonzero(values > max(score, values.max() - ENOUGH))
     pieces = straight[good]
