@@ -13,6 +13,7 @@ The run folder is the one of the command line: `tacit report latest` and the oth
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
@@ -111,6 +112,9 @@ def learn(
 
     Called again it finds the finished run, or goes on with an interrupted one.
     """
+    if "algo" in settings:
+        warnings.warn("tacit.learn(algo=...) is now called method=...", DeprecationWarning, stacklevel=2)
+        method = settings.pop("algo")
     algorithm = find(method, here=True)
     if not algorithm.learns:
         raise UserError(f"{method} does not learn from demonstrations: use `tacit {method}`")

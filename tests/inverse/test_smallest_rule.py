@@ -42,7 +42,7 @@ def test_cuts_are_the_smallest_by_brute_force(moves, extra):
     world = smallest_rule._World.of(intended(spec), spec.start, spec.goal, [(np.array(states), np.array(walk))])
     length = world.shortest + extra
     assert length <= world.demonstrated
-    cut = smallest_rule._smallest_cut(world, length, [], np.zeros(spec.n_states))
+    cut = smallest_rule._smallest_cut(world, length, [], np.zeros(spec.n_states), np.zeros(spec.n_states, dtype=bool))
     free = np.flatnonzero(world.free).tolist()
     fewest = next(
         size

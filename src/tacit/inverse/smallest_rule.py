@@ -18,7 +18,7 @@ sake: if it does not shorten the way, avoiding it may be a habit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -46,8 +46,10 @@ LIKELY = 0.7
 DOOR = 3.0
 """Nats by which a door is likelier to be forbidden than the middle of a room, if the walks cannot tell them apart."""
 TRIES = 12
-"""Other sets of the same size that are looked for."""
+"""Other sets of the same size that are looked for; a third of that on maps with more than LARGE cells."""
+LARGE = 150
 MOST_ROUNDS = 60
+PORTION = 128
 FAR = 10**6
 
 
@@ -78,24 +80,35 @@ class Rule:
         return "found" if self.probability[self.forbidden].mean() >= LIKELY else "somewhere"
 
 
-def infer(successors: Int, start: int, goal: int, pairs: Pairs) -> Rule:
-    """The rule behind walks (states (T+1,), actions (T,)); action a in state s is meant to lead to successors[s, a]."""
+def infer(
+    successors: Int, start: int, goal: int, pairs: Pairs, *, interrupt: Callable[[], None] = lambda: None
+) -> Rule:
+    """The rule behind walks (states (T+1,), actions (T,)); action a in state s is meant to lead to successors[s, a].
+
+    `interrupt` is called now and then; it may raise to stop the search.
+    """
     world = _World.of(successors, start, goal, pairs)
     nothing = np.zeros(len(successors), dtype=bool)
     without = world.scores(nothing[None])[0]
     best, score, length, ways = nothing, without, 0, list[Bool]()
+    candidate = nothing
     for limit in range(world.shortest + 1, world.demonstrated + 1):
-        candidate = _smallest_cut(world, limit, ways, 1e-2 * world.openness)
+        interrupt()
+        candidate = _smallest_cut(world, limit, ways, 1e-2 * world.openness, candidate)
         value = world.scores(candidate[None])[0]
         if value > score:
             best, score, length = candidate, value, limit
-    straight = world.straight[world.lengths(world.straight) > world.shortest]
+    straight = world.hindering()
     best, score = _straightened(world, straight, best, score)
     best, score = _improved(world, best, score)
     evidence = float(score - without)
     forbidden = best if evidence >= ENOUGH else nothing
-    prices = 1e-2 * np.random.default_rng(0).random((TRIES if forbidden.any() else 0, len(successors)))
-    others = [*(_smallest_cut(world, length, ways, price) for price in prices if length), *straight]
+    tries = 0 if not forbidden.any() else TRIES if len(successors) <= LARGE else TRIES // 3
+    prices = 1e-2 * np.random.default_rng(0).random((tries, len(successors)))
+    others = list(straight)
+    for price in prices if length else ():
+        interrupt()
+        others.append(_smallest_cut(world, length, ways, price))
     return Rule(
         forbidden=forbidden,
         probability=world.probability(np.unique([forbidden, *others], axis=0)),
@@ -142,7 +155,7 @@ class _World:
         pieces = {one.tobytes() for one in self.straight}
         is_straight = np.array([one.tobytes() in pieces for one in forbidden])
         described = np.where(is_straight, np.minimum(described, np.log(2.0 * max(len(pieces), 1))), described)
-        return self._likelihoods(forbidden).max(axis=(0, 1)) - described
+        return np.concatenate([self._likelihoods(part).max(axis=(0, 1)) for part in _parts(forbidden)]) - described
 
     def probability(self, sets: Bool) -> Float:
         """(S,) that a cell is forbidden if one of these sets (B, S) is the rule."""
@@ -165,9 +178,13 @@ class _World:
                     cell = int(self.successors[cell, action])
         return np.array(pieces, dtype=bool).reshape(len(pieces), len(self.free))
 
-    def lengths(self, forbidden: Bool) -> Int:
-        """(B,) steps of the shortest way around each of the sets (B, S)."""
-        return self._to_goal(forbidden)[:, self.start]
+    def hindering(self) -> Bool:
+        """(B, S) the straight pieces that make the way longer."""
+        ahead, behind = self.distances(np.zeros(len(self.free), dtype=bool))
+        pieces = self.straight[self.straight[:, ahead + behind == self.shortest].any(axis=1)]
+        # A way around is longer only if every shortest way is hit.
+        chosen = [self._to_goal(part)[:, self.start] > self.shortest for part in _parts(pieces)]
+        return pieces[np.concatenate(chosen)] if chosen else pieces
 
     @cached_property
     def shortest(self) -> int:
@@ -245,13 +262,22 @@ class _World:
         return far
 
 
+def _parts(sets: Bool) -> list[Bool]:
+    """Sets (B, S) in portions that need little memory."""
+    return [sets[i : i + PORTION] for i in range(0, len(sets), PORTION)]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Candidates: the fewest cells that leave no shorter way
 
 
-def _smallest_cut(world: _World, length: int, ways: list[Bool], price: Float) -> Bool:
-    """The fewest cells that leave no way shorter than `length`; among equals, the cheapest. `ways` grows with use."""
-    closed = _hitting_set(world, ways, price) if ways else np.zeros(len(price), dtype=bool)
+def _smallest_cut(world: _World, length: int, ways: list[Bool], price: Float, closed: Bool | None = None) -> Bool:
+    """The fewest cells that leave no way shorter than `length`; among equals, the cheapest.
+
+    `ways` grows with use. `closed` is the solution for these ways and prices, if it is known.
+    """
+    if closed is None:
+        closed = _hitting_set(world, ways, price)
     for _ in range(MOST_ROUNDS):
         new = _shorter_ways(world, closed, length)
         if not new:

@@ -26,6 +26,7 @@ from tacit.playground.rule import RuleEntry, Telling, described, find_rule, not_
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
     from tacit.inverse.feasibility import Diagnosis
+    from tacit.inverse.smallest_rule import Rule
     from tacit.playground.scene import PathEntry, Scene
     from tacit.tabular import MDP, Solution
 
@@ -122,7 +123,9 @@ def answer(
         result["telling"] = telling(world, pairs)
         result["objective"] = _objective(scene, len(own))
         if result["objective"] == "rule":
-            return _with_rule(result, scene, mdp, pairs, without, started, compare)
+            rule = find_rule(world, pairs, lambda: _go_on(superseded, started + limit))
+            _with_rule(result, scene, mdp, rule, without, compare)
+            return {**result, "seconds": time.perf_counter() - started}
         solution = _solve(mdp, pairs, scene, result["objective"], superseded, started + limit)
         result["status"], result["certificate"] = solution.status, _certificate(solution)
         if solution.diagnosis is not None:
@@ -147,12 +150,9 @@ def _objective(scene: Scene, own: int) -> str:
     return "rule" if own else "plugin"
 
 
-def _with_rule(
-    result: Answer, scene: Scene, mdp: MDP, pairs: Pairs, without: np.ndarray, started: float, compare: bool
-) -> Answer:
-    """The answer with the smallest rule that explains the demonstrations."""
+def _with_rule(result: Answer, scene: Scene, mdp: MDP, rule: Rule, without: np.ndarray, compare: bool) -> None:
+    """Put the smallest rule that explains the demonstrations into the answer."""
     world = scene.world
-    rule = find_rule(world, pairs)
     policy = obeying(world, mdp, rule, scene.beta)
     result["status"], result["rule"] = f"rule {rule.verdict}", described(world, rule)
     result["cost"] = grid(world, rule.probability)
@@ -162,7 +162,14 @@ def _with_rule(
     result["policy"]["learned"] = _rounded(policy)
     if compare:
         result["comparison"] = _comparison(scene, mdp, (policy, rule.probability), without)
-    return {**result, "seconds": time.perf_counter() - started}
+
+
+def _go_on(superseded: Callable[[], bool], deadline: float) -> None:
+    """Superseded or UserError if there is no point in going on."""
+    if superseded():
+        raise Superseded
+    if time.perf_counter() > deadline:
+        raise UserError("this takes too long: try a smaller map, a larger beta or a larger budget")
 
 
 def _solve(
@@ -170,10 +177,7 @@ def _solve(
 ) -> Solution:
     steps = learn(mdp, "state", demonstrations=pairs, beta=scene.beta, budget=scene.budget, objective=objective)
     while True:
-        if superseded():
-            raise Superseded
-        if time.perf_counter() > deadline:
-            raise UserError("this takes too long: try a smaller map, a larger beta or a larger budget")
+        _go_on(superseded, deadline)
         try:
             next(steps)
         except StopIteration as end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -55,9 +56,9 @@ def intended(world: GridworldSpec) -> NDArray[np.int64]:
     return np.asarray(np.where(ends >= 0, ends, np.arange(world.n_states)[:, None]))
 
 
-def find_rule(world: GridworldSpec, pairs: Pairs) -> Rule:
+def find_rule(world: GridworldSpec, pairs: Pairs, interrupt: Callable[[], None]) -> Rule:
     """What the walks say is forbidden."""
-    return infer(intended(world), world.start, world.goal, pairs)
+    return infer(intended(world), world.start, world.goal, pairs, interrupt=interrupt)
 
 
 def described(world: GridworldSpec, rule: Rule) -> RuleEntry:
