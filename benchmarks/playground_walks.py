@@ -1,6 +1,7 @@
 """What a person's few walks tell, with each of the playground's objectives: scripted walks with random detours.
 
-    python benchmarks/playground_walks.py            print the table, write results/bench-playground-walks.json
+    python -m benchmarks.playground_walks           print the table, write results/bench-playground-walks.json
+    python -m benchmarks.playground_walks rule      measure one objective anew, keep the others
 
 A walker takes a shortest way around the hidden cells, and with some probability any other allowed step instead (a
 detour). One who has habits breaks ties always in the same order, the others by chance. Sets of five walks on maps of
@@ -13,6 +14,7 @@ cells above a tenth of their maximum.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ DETOURS = (0.05, 0.15, 0.25)
 CHOSEN_ON = ("The door", "The wall", "A wall too far away")
 HELD_OUT = ("Liu 1: opening on the right", "Liu 4: zigzag", "Empty")
 RANDOM = 20
+OBJECTIVES = ("rule", "plugin", "likelihood", "moments")
 RIGHT = 0.8
 FAR = 10**6
 VERDICTS = ("right", "part", "wrong", "untold")
@@ -121,7 +124,7 @@ def judged(spec: GridworldSpec, cells: np.ndarray | None) -> str:
     return "untold" if not cells.any() else "part" if both / cells.sum() >= RIGHT else "wrong"
 
 
-def measure(objectives: tuple[str, ...] = ("rule", "plugin", "likelihood", "moments")) -> list[dict[str, Any]]:
+def measure(objectives: tuple[str, ...] = OBJECTIVES) -> list[dict[str, Any]]:
     scenes = {entry["title"]: parse(entry["scene"]).truth for entry in presets()}
     groups = {name: [(scenes[name], number) for number in range(SETS)] for name in (*CHOSEN_ON, *HELD_OUT)}
     groups[f"{RANDOM} random maps"] = [(random_map(number), number) for number in range(RANDOM)]
@@ -161,6 +164,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    measured = measure()
+    wanted = tuple(sys.argv[1:]) or OBJECTIVES
+    before = json.loads(RESULT.read_text()) if RESULT.exists() else []
+    measured = measure(wanted) + [row for row in before if row["objective"] not in wanted]
+    measured.sort(key=lambda row: (row["held_out"], row["map"], OBJECTIVES.index(row["objective"])))
     RESULT.write_text(json.dumps(measured, indent=1) + "\n")
     print(table(measured))

@@ -48,7 +48,7 @@ class Box(loop.Method):
 def main() -> None:
     learned = tacit.learn(
         "tacit/Pendulum-v0",
-        algo="own_algorithm:Box",
+        method="own_algorithm:Box",
         margin=0.1,
         total_steps=8192,
         bootstrap_steps=2048,
