@@ -14,6 +14,7 @@ from tacit.algorithms import ALGORITHMS, find
 from tacit.demos import load, validate
 from tacit.errors import RunFailed, UserError
 from tacit.forward.collect import make_vec
+from tacit.forward.expert import _warn_of_violations as warn_of_violations
 from tacit.forward.expert import cautious_cost
 from tacit.run import Run, storage
 
@@ -159,7 +160,7 @@ def test_draws_until_there_are_enough(monkeypatch, tmp_path):
     costs[: given.lengths[0]] = 0.0
     found, seeds = [replace(given, costs=costs)], []
 
-    def collect(env, policy, episodes, seed):
+    def collect(env, policy, episodes, seed, progress):
         seeds.append(seed)
         return found[0]
 
@@ -180,3 +181,11 @@ def test_draws_until_there_are_enough(monkeypatch, tmp_path):
     with pytest.raises(RunFailed, match="only 0 of 10 episodes"):
         expert.demonstrate(env, None, 3, 0, "tacit/HalfCheetah-v0", {}, run)
     env.close()
+
+
+def test_an_expert_that_violates_often_says_so(caplog):
+    warn_of_violations({"violation_rate_episode": {"value": 0.05}})
+    assert caplog.text == ""
+    warn_of_violations({"violation_rate_episode": {"value": 0.87}})
+    assert "87 % of its episodes" in caplog.text
+    assert "--margin" in caplog.text
