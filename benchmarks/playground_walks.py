@@ -6,7 +6,7 @@
 A walker takes a shortest way around the hidden cells, and with some probability any other allowed step instead (a
 detour). One who has habits breaks ties always in the same order, the others by chance. Sets of five walks on maps of
 the playground, and on random maps that were drawn when the method was finished. An answer is right if the IoU with the
-hidden cells is at least 0.8; a part if at least 0.8 of what it claims is hidden (on random maps many hidden cells are on
+hidden cells is at least 0.8; a part if at least 0.8 of what it claims is hidden (many cells of random maps are on
 nobody's way); wrong if it claims anything else; otherwise it says that the walks do not tell. Costs of the other
 objectives claim the cells above a tenth of their maximum.
 """
