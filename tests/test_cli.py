@@ -15,7 +15,7 @@ import pytest
 import tacit.cli
 from tacit import algorithms as registry
 from tacit.errors import UserError
-from tacit.run import Run, progress
+from tacit.run import Run, terminal
 
 STUB = registry.Algorithm("stub", "for tests", "stub_algorithm")
 GRID = "tacit/Gridworld-v0"
@@ -369,9 +369,9 @@ class Terminal(io.StringIO):
 
 def test_plain_progress_is_rate_limited_and_ends_with_the_last_line(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    with progress.live("count", total=10, stream=stream) as update:
+    with terminal.live("count", total=10, stream=stream) as update:
         for i in range(10):
             now[0] += 0.5
             update(f"i={i}")
@@ -387,7 +387,7 @@ def test_progress_tells_how_far_it_got_when_stopped():
     stream = io.StringIO()
 
     def stopped() -> None:
-        with progress.live("solve", stream=stream) as update:
+        with terminal.live("solve", stream=stream) as update:
             update("kkt 1e-3")
             raise KeyboardInterrupt
 
@@ -399,7 +399,7 @@ def test_progress_tells_how_far_it_got_when_stopped():
 def test_live_progress_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with progress.live("count", total=3, stream=stream) as update:
+    with terminal.live("count", total=3, stream=stream) as update:
         for i in range(3):
             update(f"[i={i}]")
     assert "3/3" in stream.getvalue()
@@ -410,7 +410,7 @@ def test_bar_and_time_left_stay_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
-    with progress.live("learning", total=3, stream=stream) as update:
+    with terminal.live("learning", total=3, stream=stream) as update:
         for _ in range(3):
             update("16,384 steps  12,345/s  return 1234  cost: learner 1.23, demonstrations 0.0024  feature gap 0.12")
     last = stream.getvalue().split("learning")[-1]

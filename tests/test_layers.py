@@ -17,7 +17,7 @@ import tacit
 ROOT = Path(tacit.__file__).parent
 
 LAYERS: tuple[tuple[str, str], ...] = (
-    ("errors moved metrics stats machine startup terminal", "words, numbers and the machine: nothing of Tacit's own"),
+    ("errors moved metrics stats startup run.machine run.terminal", "words, numbers, machine: nothing of Tacit's own"),
     ("run.storage run.disk", "files on disk, whatever they hold"),
     ("run.summary", "the types of a run folder's files, for those who write and those who read them"),
     ("cost.learned cost.table cost.ensemble cost.bounds cost", "a learned cost as an artefact: NumPy alone"),

@@ -12,8 +12,9 @@ import sys
 import warnings
 from importlib import import_module
 
-from tacit import startup, terminal
+from tacit import startup
 from tacit.errors import RunFailed, UserError, install_command
+from tacit.run import terminal
 
 VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",

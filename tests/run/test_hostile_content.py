@@ -13,14 +13,13 @@ import pytest
 import hostile
 import tacit
 from tacit import demos as demonstrations
-from tacit import terminal
 from tacit.cli import main
 from tacit.cost import load_cost
 from tacit.cost.ensemble import CostEnsemble
 from tacit.envs.gridworld import make_spec
 from tacit.envs.gridworld_map import large_map
 from tacit.errors import UserError
-from tacit.run import Run, storage
+from tacit.run import Run, storage, terminal
 from tacit.run.trainer import resume_point
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(tacit.__file__).parents[1]), "OMP_NUM_THREADS": "1"}

@@ -56,7 +56,7 @@ def grid_job(seed: int = 0, **settings) -> Job:
 
 def test_workers_share_what_is_compiled_in_the_users_cache(tmp_path, monkeypatch):
     """Never beside the runs, which are passed on; and what the user has set stays."""
-    from tacit.machine import compiled_cache
+    from tacit.run.machine import compiled_cache
 
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         monkeypatch.delenv(name, raising=False)

@@ -17,7 +17,7 @@ import tyro
 
 from tacit.errors import UserError
 from tacit.run import storage
-from tacit.terminal import clean, raw
+from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from tacit import __version__
 from tacit.commands import call, facts, new_table, print_json, print_table
 from tacit.errors import DISTRIBUTION, install_command
-from tacit.machine import usable_cpus
 from tacit.run import versions
+from tacit.run.machine import usable_cpus
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -51,7 +51,7 @@ from tacit.reproduce.runner import (
 )
 from tacit.reproduce.runner import redraw as redraw_results
 from tacit.run import disk, provenance, storage
-from tacit.run.progress import live
+from tacit.run.terminal import live
 from tacit.sweep.time import estimate, in_words, pace
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]

@@ -35,10 +35,10 @@ import tyro
 from tacit.commands import FilePath, call, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
 from tacit.launch import to_stderr
-from tacit.machine import usable_cpus
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
 from tacit.run import provenance, storage
+from tacit.run.machine import usable_cpus
 from tacit.sweep import Task, prepare, run_tasks
 from tacit.sweep import file as sweep_file
 from tacit.sweep import ray as sweep_ray

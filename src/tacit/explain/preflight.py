@@ -30,7 +30,7 @@ from tacit.envs import registry
 from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.run.progress import live
+from tacit.run.terminal import live
 from tacit.stats import mean_interval
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tacit.forward.collect import interface_of, make_vec
 from tacit.forward.references import beside
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy
-from tacit.run.progress import live
+from tacit.run.terminal import live
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations

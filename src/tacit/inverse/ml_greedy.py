@@ -43,9 +43,9 @@ from tacit.inverse import exact_run
 from tacit.inverse import trajectories as paths
 from tacit.inverse.mce_exact import positive
 from tacit.inverse.trajectories import Trajectories
-from tacit.machine import one_blas_thread
-from tacit.run.progress import live
+from tacit.run.machine import one_blas_thread
 from tacit.run.summary import Summary
+from tacit.run.terminal import live
 from tacit.tabular import MDP
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
 from tacit.launch import place, planning, resolve, to_stderr
-from tacit.machine import compiled_cache, usable_cpus
 from tacit.run import Run, disk, in_use, storage
+from tacit.run.machine import compiled_cache, usable_cpus
 from tacit.sweep.time import in_words
 from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
 
