@@ -418,7 +418,7 @@ ALLOWED = {
     "envs/traffic/sumo.py write_text": "into a temporary folder of its own",
     "interop/minari.py h5py.File": "HDF5 opens files by name; links inside of them are refused",
     "interop/minari.py shutil.rmtree": "a dataset that could not be written, in Minari's own store",
-    "reproduce/grid_maps.py Image.open": "of bytes in memory",
+    "reproduce/gridworld.py Image.open": "of bytes in memory",
     "reproduce/screens.py Image.open": "of bytes in memory",
 }
 """file (and call): why it may."""

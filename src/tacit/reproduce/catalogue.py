@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, grid_maps, pictures, screens, stages, tables, tuning
+from tacit.reproduce import exact_stochasticity, gridworld, pictures, screens, stages, tuning
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
 from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
 from tacit.reproduce.published import (
@@ -23,6 +23,7 @@ from tacit.reproduce.published import (
     PAPER,
     ablation,
 )
+from tacit.reproduce.records import number
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Gridworld: 5 seeds, stochasticity 0 to 0.5
@@ -46,11 +47,11 @@ GRID = Experiment(
     axis=Axis(
         "slip probability (stochasticity)",
         {
-            "return": tables.GRID["return"],
-            "violating steps, %": tables.VIOLATING,
-            "AUROC of the cost": tables.number("exact", "auroc"),
+            "return": gridworld.NUMBERS["return"],
+            "violating steps, %": gridworld.VIOLATING,
+            "AUROC of the cost": number("exact", "auroc"),
         },
-        tables.GRID_EXPERT,
+        gridworld.EXPERT,
     ),
 )
 
@@ -150,7 +151,7 @@ def _demo_axis(label: str, ticks: tuple[float, ...], log: bool) -> Axis:
 
 
 def _of(name: str, metric: str, scale: float) -> Any:
-    value = tables.number("stochastic", metric, scale=scale)
+    value = number("stochastic", metric, scale=scale)
     return lambda run: value(run) if run["label"].startswith(f"{name},") else None
 
 
@@ -263,8 +264,8 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         {**DEEP, **rows_of(("mce-exact",))},
         groups=slips((0.0, 0.3)),
         seeds=(0,),
-        collect=grid_maps.collect,
-        figure=grid_maps.figure,
+        collect=gridworld.collect_maps,
+        figure=gridworld.maps,
     ),
     "grid-beta": grid(
         "MCE-ICRL with four entropy weights", betas((0.01, 0.03, 0.1, 0.3)), figure="curves", ours="beta 0.1"

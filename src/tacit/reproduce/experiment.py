@@ -12,13 +12,11 @@ from typing import Any
 
 from tacit import presets
 from tacit.algorithms import find as algorithm
-from tacit.reproduce.results import Record, Results
+from tacit.reproduce.results import Number, Record, Results
 from tacit.run import Run
 from tacit.sweep import Job, Task
 
 Settings = Mapping[str, Any]
-Number = Callable[[Record], float | None]
-"""A number of a run; None where it has no such number."""
 QUICK: dict[str, Any] = {
     "total_steps": 24_576,
     "bootstrap_steps": 4096,

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.reproduce.columns import header, line
-from tacit.reproduce.experiment import Number
 from tacit.reproduce.records import demonstrated, groups_in, rows_in, runs_of
-from tacit.reproduce.results import Record, Results
+from tacit.reproduce.results import Number, Record, Results
 from tacit.stats import (
     Interval,
     bootstrap_interval,

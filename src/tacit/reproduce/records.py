@@ -16,7 +16,7 @@ from tacit.envs.gridworld import GridworldSpec
 from tacit.envs.options import exact_model
 from tacit.evaluate import cost_quality, evaluate_exact, excess_over_expert, reachable_states
 from tacit.policy import Policy
-from tacit.reproduce.results import AGENTS, Agent, Curves, Evaluation, Record, Results
+from tacit.reproduce.results import AGENTS, Agent, Curves, Evaluation, Number, Record, Results
 from tacit.run import Run
 from tacit.sweep import Job
 
@@ -184,6 +184,18 @@ COLLECT: dict[str, Callable[[Job, Run], Record]] = {
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading records
+
+
+def number(*path: str, scale: float = 1.0) -> Number:
+    """What a record has at the end of this path; None where it ends before."""
+
+    def of(run: Record) -> float | None:
+        value: Any = run
+        for key in path:
+            value = (value or {}).get(key)
+        return None if value is None else scale * float(value)
+
+    return of
 
 
 def agent_of(run: Record, agent: Agent) -> Evaluation:
