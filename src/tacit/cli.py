@@ -111,12 +111,10 @@ def _dispatch(args: list[str]) -> int:
         hint = f"did you mean `tacit {close[0]}`?" if close else "`tacit --help` lists the commands"
         raise UserError(f"there is no command {verb!r}; {hint}")
     try:
-        command = import_module(f"tacit.commands.{verb}")
-        startup.loaded()
-        status = command.main(rest)
+        status: int = import_module("tacit.commands").run(verb, rest)
+        return status
     except SystemExit as stop:  # tyro, after --help (0) or on arguments that do not parse (2)
         return stop.code if isinstance(stop.code, int) else 2
-    return int(status or 0)
 
 
 def usage() -> str:

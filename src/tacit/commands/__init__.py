@@ -1,7 +1,7 @@
-"""One module a verb of the command line; `main(args)` runs it and returns an exit status (None is 0).
+"""The commands: one module per verb, with a function of the same name whose parameters are the options.
 
-A module's docstring is the text of `tacit VERB --help`. What the modules share is here: calling a typed function with
-command-line arguments, finding a run folder, and printing results.
+A module's docstring is the text of `tacit VERB --help`. A module that needs more than a function has `main(args)`. What
+the modules share is here: calling a typed function with command-line arguments, finding a run folder, printing results.
 """
 
 from __future__ import annotations
@@ -10,25 +10,34 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from tacit import startup
 from tacit.errors import UserError
-from tacit.run import storage
+from tacit.run import Run, storage
 from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from tacit.run import Run
 
 # Positional arguments with their names in capitals, as the help texts write them.
 RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
+
+
+def run(verb: str, args: list[str]) -> int:
+    """Run a command; returns its exit status."""
+    module = import_module(f"tacit.commands.{verb}")
+    startup.loaded()
+    if hasattr(module, "main"):
+        return int(module.main(args) or 0)
+    return int(call(getattr(module, verb), verb, module.__doc__, args) or 0)
 
 
 def call(
@@ -45,10 +54,14 @@ def call(
 
 def open_run(name: str) -> Run:
     """A run by its path, or by its name within ./runs."""
-    from tacit.run import Run
-
     inside = Path("runs") / name
     return Run.open(inside if not os.path.exists(name) and inside.is_dir() else name)
+
+
+def require_finished(run: Run) -> None:
+    """UserError for a run that is not finished."""
+    if not run.done:
+        raise UserError(f"{run.path} is not finished: continue it with `tacit resume {run.path}`")
 
 
 def check_folder(option: str, folder: Path) -> None:

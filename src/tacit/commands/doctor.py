@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import __version__
-from tacit.commands import call, facts, new_table, print_json, print_table
+from tacit.commands import facts, new_table, print_json, print_table
 from tacit.errors import DISTRIBUTION, install_command
 from tacit.run import versions
 from tacit.run.machine import usable_cpus
@@ -260,7 +260,3 @@ def doctor(*, json: bool = False) -> int:
 
 def _listed(packages: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in packages.items())
-
-
-def main(args: list[str]) -> int:
-    return int(call(doctor, "doctor", __doc__, args))

@@ -15,11 +15,11 @@ Examples:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import EnvId, call, check_folder, new_table, print_json, print_table
+from tacit.commands import EnvId, check_folder, new_table, print_json, print_table
 from tacit.commands.environment import EnvOptions, Options
 from tacit.demos import save
 from tacit.errors import RunFailed, UserError
@@ -86,7 +86,3 @@ def show(result: Preflight) -> None:
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)
     print(f"{same} of {len(result.differences)} features do not differ" + (f"; {rest} are not listed" if rest else ""))
-
-
-def main(args: list[str]) -> Any:
-    return call(preflight, "preflight", __doc__, args)

@@ -22,6 +22,7 @@ it can be resumed when the run that it came from is gone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -166,12 +167,9 @@ def prepare(
     """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
     if not source.done:
         raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
-    env = make_vec(env_id, 1, **env_kwargs)
-    try:
+    with closing(make_vec(env_id, 1, **env_kwargs)) as env:
         interface = interface_of(env, scaled=config.scale_actions)
         names = names_of(env, interface)
-    finally:
-        env.close()
     whole = load_cost(source, config.which)
     if isinstance(whole, TableCost) and interface.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
@@ -234,7 +232,6 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     if not config.cost:
         raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
-    ppo_lagrangian.check(config)
     references.check(env_id, env_kwargs, config)
     if not config.sha256:
         prepare(Run.open(config.cost), env_id, env_kwargs, config)
@@ -258,13 +255,11 @@ def train(
     reference = references.Reference(
         label=LABEL,
         statement=_statement(cost, env_id, charge),
+        engine=ppo_lagrangian,
         learn=lambda env, _, seed, state: ppo_lagrangian.learn(env, settings, seed, state, cost=charged),
-        policy_of=ppo_lagrangian.policy_of,
-        to_arrays=ppo_lagrangian.state_to_arrays,
-        from_arrays=ppo_lagrangian.state_from_arrays,
     )
     demonstrations = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
-    summary = references.train(reference, run, env_id, env_kwargs, demonstrations, config, seed)
+    summary = reference.train(run, env_id, env_kwargs, demonstrations, config, seed)
     return {**summary, "source": cost.card["frozen"]}
 
 

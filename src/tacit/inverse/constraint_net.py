@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -86,10 +86,19 @@ def log_feasibility(net: Net, z: Any) -> jax.Array:
     return jnp.log(jax.nn.sigmoid(-outputs(net, z)[:, 0]) + EPSILON)
 
 
-def apply(net: Net, moves: Any, lr: Any) -> Net:
-    """A step of `OPTIMISER`."""
-    moved: Net = jax.tree.map(lambda p, move: p - lr * move, net, moves)
-    return moved
+def descend(
+    loss: Callable[..., Any], net: Net, opt_state: Any, batches: Any, lr: Any, has_aux: bool = False
+) -> tuple[Net, Any, Any]:
+    """Adam on  loss(net, *batch),  one step per batch: (network, optimiser's state, what the loss gave each time)."""
+
+    def step(carry: tuple[Net, Any], batch: Any) -> tuple[tuple[Net, Any], Any]:
+        net, opt_state = carry
+        value, gradient = jax.value_and_grad(loss, has_aux=has_aux)(net, *batch)
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (jax.tree.map(lambda p, move: p - lr * move, net, moves), opt_state), value
+
+    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), batches)
+    return net, opt_state, values
 
 
 def to_cost(net: Net, inputs: Inputs, at: Literal["next", "current"], **fields: Any) -> LearnedCost:
@@ -229,6 +238,11 @@ class Classifier(loop.Method):
         agent.check_ranges(config, ("backward_steps",), 1)
         agent.check_ranges(config, ("constraint_batch",), 0)
         agent.check_ranges(config, ("anneal",), 0, 1, open_low=True)
+
+
+def learning_rate(config: Any, state: Any) -> float:
+    """Of the inverse step that follows this state."""
+    return float(config.lr_constraint * config.anneal ** loop.steps_before(config, state))
 
 
 def unit_of(state: Any, config: Any) -> float:

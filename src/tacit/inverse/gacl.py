@@ -75,14 +75,7 @@ def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
 @jax.jit
 def descend(net: Net, opt_state: Any, expert: Any, learner: Any, lr: float) -> tuple[Net, Any, dict[str, jax.Array]]:
     """Steps of Adam on (steps, n, d) scaled inputs of each side."""
-
-    def step(carry: Any, part: Any) -> tuple[Any, jax.Array]:
-        net, opt_state = carry
-        value, gradient = jax.value_and_grad(loss)(net, *part)
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, lr), opt_state), value
-
-    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), (expert, learner))
+    net, opt_state, values = constraint_net.descend(loss, net, opt_state, (expert, learner), lr)
     right = jnp.stack([(outputs(net, z)[:, 0] * sign > 0).mean() for z, sign in ((expert[-1], -1), (learner[-1], 1))])
     return net, opt_state, {"inverse/loss": values.mean(), "inverse/accuracy": right.mean()}
 

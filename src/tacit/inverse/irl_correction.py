@@ -28,6 +28,7 @@ each a setting:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -40,7 +41,7 @@ from tacit.cost import LEAK, LearnedCost
 from tacit.forward import agent, nets, ppo_lagrangian
 from tacit.inverse import constraint_net, loop
 from tacit.inverse.clone import revision_of_clones
-from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
+from tacit.inverse.constraint_net import Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.inverse.samples import Expert
 from tacit.run.naming import History
@@ -101,14 +102,9 @@ def descend(
     net: Net, opt_state: Any, expert: Any, learner: Any, hyper: tuple[Any, Any]
 ) -> tuple[Net, Any, dict[str, jax.Array]]:
     """Adam on minibatches (M, B, d) of both sides; hyper is (lr, expert_square)."""
-
-    def step(carry: tuple[Net, Any], part: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
-        net, opt_state = carry
-        value, gradient = jax.value_and_grad(loss)(net, *part, hyper[1])
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, hyper[0]), opt_state), value
-
-    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), (expert, learner))
+    lr, square = hyper
+    weighted = partial(loss, expert_square=square)
+    net, opt_state, values = constraint_net.descend(weighted, net, opt_state, (expert, learner), lr)
     return net, opt_state, {"inverse/loss": values[-1]}
 
 
@@ -152,8 +148,8 @@ class RewardCorrection(constraint_net.Classifier):
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
         both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
-        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
-        net, opt_state, info = descend(state.params, state.opt_state, *both, (lr, config.expert_square))
+        hyper = constraint_net.learning_rate(config, state), config.expert_square
+        net, opt_state, info = descend(state.params, state.opt_state, *both, hyper)
         return net, opt_state, {key: float(value) for key, value in info.items()}
 
     def begin(self, *given: Any) -> tuple[Any, Net, Any, Metrics]:

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Iterable
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any
 
 from tacit.errors import UserError, install_command
@@ -47,9 +46,7 @@ class RayCrew:
         self._running: set[Any] = set()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for handle in self._running:
             self._ray.cancel(handle, force=True)
         self._ray.shutdown()

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic as clock
 from time import sleep
-from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
@@ -198,9 +197,7 @@ class Crew(Protocol):
 
     def __enter__(self) -> Crew: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
     @property
     def size(self) -> int:
@@ -234,9 +231,7 @@ class LocalCrew:
     def __enter__(self) -> LocalCrew:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
