@@ -43,7 +43,7 @@ GROUP = "tacit.algorithms"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One line for a list, and where the code is."""
+    """An algorithm: its line in a list, and where its code is."""
 
     name: str
     summary: str

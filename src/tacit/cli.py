@@ -1,4 +1,4 @@
-"""The command line: `tacit VERB ...`, one module of `tacit.commands` a verb, imported only when it is asked for.
+"""The command line: `tacit VERB ...`, one module of `tacit.commands` per verb, imported only when it is asked for.
 
 Exit status: 0 done, 1 the run or the check failed, 2 the input was wrong, 130 stopped with Ctrl-C. A mistake of the
 user's gives one line on stderr and no traceback; a traceback is always a bug.
@@ -30,13 +30,13 @@ VERBS = {
     "eval": "measure a run's policy and cost against the truth",
     "calibrate": "choose the threshold of a learned cost, with a guarantee",
     "explain": "say in words what a run has learned, and what cannot be known",
-    "retrain": "train a fresh agent on a learned cost: does the cost work by itself?",
-    "transfer": "the same in another environment that has the cost's inputs",
+    "retrain": "train a fresh agent on a learned cost: does the cost work without its own policy?",
+    "transfer": "train a fresh agent on a learned cost in another environment",
     "certify": "check an exact solution again, from its weights alone",
     "reproduce": "measure an experiment again: numbers, table, figure",
     "report": "write one HTML page about one or more runs",
     "export": "take a policy and a cost to ONNX, torch or Stable-Baselines3",
-    "doctor": "versions, threads, and what is missing",
+    "doctor": "check this installation: versions, threads, and what is missing",
 }
 
 # Which extra brings a module that the core does without.

@@ -699,7 +699,7 @@ def test_the_list_for_machines(cli, tmp_path, monkeypatch):
     assert found["robots"]["results"] == "written by another version of Tacit"
     assert found["grid-maps"]["results"] == "not there"
     output = cli("reproduce", "robots", "--keep", "--dry-run")
-    assert "nothing is taken over from results/robots.json, which was written by another version" in output.stderr
+    assert "results/robots.json is ignored: it was written by another version" in output.stderr
     for content, words in (
         ("{", "is not valid JSON"),
         ('{"schema": 1, "provenance": {}, "runs": [{}]}', "'seed' is missing"),

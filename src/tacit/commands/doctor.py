@@ -1,6 +1,6 @@
 """Check this installation: versions, threads, and which extras are missing and how to get them.
 
-Exit status 1 when something that the core needs is missing or too old.
+The exit status is 1 if something that the core needs is missing or too old.
 
 Examples:
   tacit doctor

@@ -1,7 +1,7 @@
 """Draw a gridworld in the browser, hide a constraint, demonstrate, and watch what can be inferred from it.
 
-A page on this machine, for this machine alone: it is served on a loopback address, refuses other hosts, and neither
-reads nor writes files. Everything on it is solved exactly, with a certificate. Ctrl-C ends it.
+The page is served on a loopback address, for this machine alone. The server refuses other hosts, and neither reads nor
+writes files. Everything is solved exactly, with a certificate. Ctrl-C ends it.
 
 Examples:
   tacit playground

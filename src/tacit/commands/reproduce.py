@@ -16,8 +16,8 @@ Examples:
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
-  tacit reproduce table-experts --keep               do not run again what the JSON has, even if its run is elsewhere
-  tacit reproduce table-experts --only Swimmer Ant   run only these, draw what else is there
+  tacit reproduce table-experts --keep               use the numbers of the JSON for runs that are not here
+  tacit reproduce table-experts --only Swimmer Ant   run only these, and draw all that are there
   tacit reproduce table-experts --redraw             table and figure again, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
   tacit reproduce my_experiment.toml --dry-run
@@ -82,21 +82,21 @@ def main(args: list[str]) -> Any:
         list: bool = False,
         json: bool = False,
     ) -> None:
-        """Reproduce.
+        """Reproduce an experiment.
 
         Args:
             name: Experiment, or a .toml or .py file of your own.
             seeds: How many seeds (3), or which (0,1,2).
-            sets: Independent repetitions of an experiment that is not made of runs. 20 unless given.
+            sets: Independent repetitions of an experiment that is not made of runs. Default: 20.
             quick: Only try it out. The results are called NAME-quick.
-            workers: Runs at once. As many as there are processors unless given.
+            workers: Number of runs at once. Default: one per processor.
             ray: Run on a Ray cluster, as with `tacit sweep`.
             runs: Folder for run folders. Finished runs are not run again.
             out: Folder for the results.
             dry_run: Only say how long it will take.
             no_run: Run nothing, draw what is finished.
-            keep: Take over the records in OUT of runs that are not in RUNS, instead of running them again.
-            only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or what has the text in its label.
+            keep: For runs that are not in RUNS, use the numbers that OUT has instead of running them again.
+            only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or labels that contain the text.
             redraw: Only draw table and figure again, from the JSON.
             list: List the experiments, or the one that is named, and what the results hold.
             json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
@@ -223,7 +223,7 @@ def _measured(
         seconds = float(experiment.seconds(results_file.read(f"{base}.json")) * sets)
         time = f"about {in_words(seconds)}"
     except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
-        seconds, time = None, "an unknown time (no earlier results to judge by)"
+        seconds, time = None, "an unknown time (there are no earlier results)"
     to_stderr(f"{sets} sets: {time}")
     if dry_run:
         if json:

@@ -96,7 +96,7 @@ def main(args: list[str]) -> Any:
             steps: Environment steps. Default: those of the preset.
             seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.
-            charge: What costs: the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
+            charge: Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
             set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
             out: Folder in which the run folder is made.
             log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).

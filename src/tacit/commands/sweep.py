@@ -15,7 +15,7 @@ FILE is TOML; any value may be a list, and the jobs are the product of all lists
   slip = [0.0, 0.3]
 
 The same command again goes on where it stopped: finished runs are skipped, begun ones resumed. Two sweeps may share a
-folder. The table at the end is also in OUT/NAME.json. Exit status 1 when a job failed.
+folder. The table at the end is also in OUT/NAME.json. The exit status is 1 if a job failed.
 
 Examples:
   tacit sweep grid.toml --dry-run                 the jobs, and how long they will take
@@ -61,13 +61,13 @@ def main(args: list[str]) -> Any:
         dry_run: bool = False,
         json: bool = False,
     ) -> None:
-        """Sweep.
+        """Run a sweep.
 
         Args:
             file: Sweep file.
             out: Folder for run folders.
-            workers: Runs at once. As many as there are processors unless given.
-            retries: How often a run is started again when its worker died.
+            workers: Number of runs at once. Default: one per processor.
+            retries: How often a run is started again after its worker has died.
             ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
             dry_run: Only list the jobs, and say how long they will take.
             json: Print JSON.
@@ -91,7 +91,7 @@ def main(args: list[str]) -> Any:
         try:
             run_tasks(tasks, workers=workers, retries=retries, ray=ray)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from here") from None
+            raise KeyboardInterrupt("the same command continues from here") from None
         finally:
             rows = [_row(task) for task in tasks]
             if Path(out).is_dir():

@@ -1,4 +1,4 @@
-"""Take a learned cost to another environment: a fresh agent there, charged the frozen cost, judged by the true one.
+"""Take a learned cost to another environment: train a fresh agent there on the frozen cost, judge it by the true one.
 
   tacit transfer RUN --to ENV [--steps N] [--seed S]
 
@@ -52,7 +52,7 @@ def main(args: list[str]) -> Any:
             seed: Random seed of the fresh agent. Default: the run's seed + 1000.
             which: The cost that drove the policy, or the additive map.
             shared: Leave out the inputs that ENV does not have (additive costs only).
-            charge: What costs: the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
+            charge: Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
             set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
             options: Options of ENV.
             out: Folder in which the run folder is made.

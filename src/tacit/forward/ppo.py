@@ -71,10 +71,10 @@ class Config:
     target_kl: float | None = 0.02
     """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: float = 1.5
-    """See target_kl."""
+    """Factor on target_kl that gives the limit of an update."""
     lr_adaptive: bool = False
-    """Divide the policy's learning rate by 1.5 after an update that exceeded that limit, and multiply it by 1.5 (up to
-    lr) after one that stayed below half of target_kl: a policy with little noise can only take small steps."""
+    """Divide the policy's learning rate by 1.5 after an update whose KL exceeded the limit, and multiply it by 1.5 (up
+    to lr) after one that stayed below half of target_kl. A policy with little noise can only take small steps."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
@@ -102,8 +102,8 @@ class Config:
     reward_clip: float = 10.0
     """Bound of normalised rewards."""
     threads: int = 1
-    """Cores for this training. With 2, two threads step the copies, and where there is no early stop policy and critics
-    learn at the same time. Two trainings side by side with one thread each use two cores better."""
+    """Cores for this training. With 2, two threads step the copies, and without an early stop (target_kl) policy and
+    critics learn at the same time. Two trainings side by side with one thread each use two cores better."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

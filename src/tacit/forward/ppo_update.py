@@ -53,7 +53,7 @@ class Hyper(NamedTuple):
 
 
 def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) -> tuple[Rows, Rows]:
-    """What the epochs work on, one row a sample; the explained variance (K,) of the critics and the mean entropy."""
+    """What the epochs work on, one row per sample; the explained variance (K,) of the critics and the mean entropy."""
     shape = batch.done.shape
     flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     obs, next_obs, act = flat(batch.obs), flat(batch.next_obs), flat(batch.act)

@@ -10,8 +10,8 @@ A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow
 
     excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0. tau is the threshold of `tacit calibrate`,
              or without one `calibration.usual_threshold`; top is the largest cost of what the run's learner tried.
-             Nothing that a demonstration usually does costs anything, and the dearest state costs 1, like the true
-             cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
+             Nothing that a demonstration usually does costs anything, and the most expensive state costs 1, like
+             the true cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
     budget   c itself, with a budget of what a demonstrated step costs on average
     raw      c itself, with the settings' own budget; multiplier="fixed" makes it the penalised reward  R - lam u c
 
@@ -52,13 +52,14 @@ class Config(references.Settings, ppo_lagrangian.Config):
     cost: str = ""
     """Where it comes from: a finished run folder, of which only the name is kept."""
     sha256: str = ""
-    """Of that cost; found out when not given."""
+    """SHA-256 of that cost; computed if not given."""
     which: Literal["cost", "map"] = "cost"
     """The cost that drove the policy, or the additive map of it (where the run has one)."""
     shared: bool = False
     """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent is charged, see tacit.forward.retrain."""
+    """What the agent is charged: the excess over the threshold, the cost with a budget of what a demonstrated step
+    costs on average, or the cost itself with the settings' own budget."""
     free: bool = False
     """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
 

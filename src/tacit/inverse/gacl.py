@@ -60,8 +60,8 @@ class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
     bootstrap_steps: int = 0
     """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
     absorbing: bool = False
-    """Where no demonstration ends early, ending an episode is worth as much as staying for ever where log D is lowest
-    (the lowest tenth of a rollout); otherwise nothing, and as log D is negative, ending is better than living."""
+    """Where no demonstration ends early, charge for ending an episode: as much as staying for ever where log D is
+    lowest (the lowest tenth of a rollout). Otherwise an agent prefers to end, because log D is negative."""
 
     HISTORY: ClassVar[History] = History(revision=revision_of_clones)
 

@@ -14,14 +14,14 @@ the inverse step descends
     L(c) = E_D[c] - E_N[c] + expert_square E_D[c^2]                                                                (2)
 
 on demonstrations D and the learner's last steps N. It is MCE-ICRL's dual with one network for the cost and a square on
-the demonstrations alone: what no demonstration does becomes dearer with every step, without a ceiling. The stabilisers,
+the demonstrations alone: what no demonstration does costs more with every step, without a ceiling. The stabilisers,
 each a setting:
 
     head            c = leaky ReLU(f), not a bounded sigmoid (which breaks the scaling), f = 0 at the start
     expert_square   costs of demonstrations stay near 0
     critics         one of the reward and one of the cost: when c moves, the reward's stays right
     few steps       one step of a large batch between short forward phases, so that (2) moves slowly
-    ending          where demonstrations live on, ending an episode costs what dear living would for ever (ours)
+    ending          where demonstrations live on, ending an episode costs as much as costly living for ever (ours)
     resets          the last layers of policy and cost critic are made anew now and then: c has moved since they began
 """
 
@@ -67,9 +67,9 @@ class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     expert_square: float = 0.1
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: int = 0
-    """The policy's last layer is made anew after this many inverse steps, in the first half of the run; 0: never."""
+    """Reinitialise the policy's last layer every so many inverse steps, in the first half of the run; 0: never."""
     reset_critic: int = 0
-    """The same for the cost critic, in the whole run."""
+    """The same for the cost critic, during the whole run."""
 
     HISTORY: ClassVar[History] = History(
         added={"inverse_first": True},

@@ -60,11 +60,11 @@ class Config(constraint_net.Config):
     weights: Literal["step", "trajectory", "none"] = "step"
     """Importance weights of the learner's steps, see (2)."""
     forward_kl: float = 10.0
-    """An inverse step ends when the divergence of the new model from the samples' passes this, see (3)."""
+    """An inverse step stops once KL(old || new) of (3) exceeds this."""
     reverse_kl: float = 2.5
-    """The same for the other direction."""
+    """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: bool = False
-    """As the published program was, with importance weights that have no effect on the gradient."""
+    """Do what the published program did: its importance weights have no effect on the gradient."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

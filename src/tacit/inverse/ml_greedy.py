@@ -67,7 +67,7 @@ class Config:
     beta: float = 0.1
     """Temperature of the demonstrators, in units of reward; smaller is closer to a deterministic policy."""
     d_kl: float = 0.1
-    """Stop when no state makes the demonstrations likelier by this much, in nats a trajectory."""
+    """Stop when no state makes the demonstrations likelier by this much, in nats per trajectory."""
     risk: float = 0.5
     """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
     dynamics are deterministic; ml-greedy uses it for its policy alone."""

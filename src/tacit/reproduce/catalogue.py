@@ -248,7 +248,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         rows_of(("mce", "bc2l", "irl-correction", "bc", "ppo", "rcpo")),
     ),
     "grid-tuning": grid(
-        "the record of tuning, four trials a method at two stochasticities",
+        "the record of tuning, four trials per method at two stochasticities",
         tuning.GRID.rows,
         groups=slips(tuning.SLIPS),
         seeds=(100, 101),
@@ -371,7 +371,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         note=stages.CLEAN_NOTE,
     ),
     "tuning": Experiment(
-        "the record of tuning: four trials a method on HalfCheetah and Swimmer",
+        "the record of tuning: four trials per method on HalfCheetah and Swimmer",
         robots(tuning.ROBOTS.groups),
         tuning.ROBOTS.rows,
         seeds=(100,),

@@ -104,7 +104,7 @@ def _task(job: Job, runs: str) -> Task:
     """Prepared, or postponed with the reason."""
     needed = [job.demos, job.settings["cost"] if job.algo == "retrain" else None]
     if not all(os.path.exists(file) for file in needed if file is not None):
-        return _postponed(job, "what it learns from is not there")
+        return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
     except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
@@ -145,10 +145,10 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
         except UserError as error:
             if other == name:
                 raise
-            to_stderr(f"nothing is taken over from there: {error}")
+            to_stderr(f"earlier results are ignored: {error}")
             continue
         if not isinstance(results, dict) or results.get("schema") not in READABLE:
-            to_stderr(f"nothing is taken over from {file}, which was written by another version of Tacit")
+            to_stderr(f"{file} is ignored: it was written by another version of Tacit")
             continue
         try:
             for record in results.get("runs", []):
@@ -157,7 +157,7 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
                 if other == name:
                     kept[record["label"], record["seed"]] = record
         except (KeyError, TypeError, AttributeError) as error:
-            to_stderr(f"nothing is taken over from {file}, which is damaged or of another version: {message_of(error)}")
+            to_stderr(f"{file} is ignored: it is damaged or of another version: {message_of(error)}")
     return kept
 
 
@@ -253,7 +253,7 @@ class Runner:
             todo = [task for task in self._to_do() if can_run(task) and task.path not in tried]
             run_tasks(todo, workers=workers, ray=ray)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from here") from None
+            raise KeyboardInterrupt("the same command continues from here") from None
 
     def results(self) -> Results:
         """The numbers of all finished runs and what is missing; RunFailed where no run is finished."""

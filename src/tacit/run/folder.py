@@ -3,7 +3,7 @@
     runs/mce-exact-gridworld-s0-3fa1b2c4/
       config.json       algorithm, environment, seed and every setting, resolved; the folder's name is made from it
       provenance.json   versions, commit, processor, threads, command line, times (UTC)
-      metrics.jsonl     one line an outer iteration       eval.jsonl   one line an evaluation
+      metrics.jsonl     one line per outer iteration      eval.jsonl   one line per evaluation
       demos.npz         a copy of the demonstrations
       checkpoints/      step-00000010.safetensors, the newest two
       model/            policy.safetensors, cost.safetensors; policy.json, cost.json are their cards for human readers
@@ -317,7 +317,7 @@ class Run:
         storage.atomic_write_text(self.path / "DONE", finished + "\n")
 
     def _provenance(self) -> dict[str, Any]:
-        """What was recorded at the start; losing it is a pity, not a reason to lose the run."""
+        """What was recorded at the start; {} with a warning if it is lost, because the run is worth more."""
         try:
             return dict(self.read("provenance.json"))
         except (UserError, TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from typing import Any
 
 
 def usable_cpus() -> int:
-    """Those that this process may use, which in a container are fewer than the machine has."""
+    """Number of processors that this process may use; in a container, fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

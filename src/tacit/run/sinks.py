@@ -118,7 +118,10 @@ class _Sink:
             self._told = True
             what = self._failure
             reason = what if isinstance(what, str) else f"{type(what).__name__}: {' '.join(str(what).split())}"
-            warnings.warn(f"{self.name} gets nothing more of {self._run.name}, which goes on: {reason}", stacklevel=3)
+            warnings.warn(
+                f"nothing more of {self._run.name} is logged to {self.name}, and the run goes on: {reason}",
+                stacklevel=3,
+            )
 
     def _work(self) -> None:
         writer: Writer | None = None

@@ -224,7 +224,7 @@ def count_jsonl(path: AnyPath) -> int:
 
 
 def sync(path: AnyPath) -> None:
-    """Have the operating system put a file, if there is one, on the disk now."""
+    """Flush a file to the disk now, if there is one."""
     if disk.exists(path):
         with disk.opened_in_place(path, make=False) as file:
             os.fsync(file.fileno())

@@ -284,7 +284,7 @@ def _last_words(pid: int, status: int, log: Path, start: int) -> str:
     """The worker's last message, or the last line of its log, or the signal that killed it."""
     if status < 0:
         name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
-        memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
+        memory = ", perhaps out of memory" if name == "SIGKILL" else ""
         return f"the worker was killed ({name}{memory}); its output is in {log}"
     with disk.reading(log) as file:
         file.seek(start)

@@ -165,7 +165,7 @@ def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
         text += f": about {in_words(seconds)}" + ("" if workers else " of work")
     if numbers["unknown"]:
         names = ", ".join(f"{algo} on {env}" for algo, env in numbers["unknown"])
-        text += f"{':' if seconds is None else ' and'} an unknown time (no earlier run of {names} to judge by)"
+        text += f"{':' if seconds is None else ' and'} an unknown time (there is no earlier run of {names})"
     return text
 
 
