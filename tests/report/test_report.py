@@ -18,9 +18,9 @@ from tacit.errors import UserError
 from tacit.evaluate import cost_quality, evaluate_exact
 from tacit.forward.soft_policy_iteration import plan
 from tacit.report import load_run, render_report, write_report
+from tacit.report.constraint import rule
 from tacit.report.film import columns
 from tacit.report.html import emphasised, measured, number
-from tacit.report.rule import rule
 from tacit.report.sections import provenance
 from tacit.run import Run, storage
 

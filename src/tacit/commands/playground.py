@@ -20,11 +20,7 @@ import tyro
 from tacit.playground.server import Server
 
 
-def playground(
-    *,
-    port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765,
-    open: bool = True,
-) -> None:
+def playground(*, port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765, open: bool = True) -> None:
     """Serve the playground.
 
     Args:

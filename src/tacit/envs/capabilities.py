@@ -202,8 +202,7 @@ def _physical_state(inner: Any) -> StateAccess | None:
     if put is None or not (hasattr(data, "qpos") and hasattr(data, "qvel")):
         return None
     return StateAccess(
-        lambda: {"qpos": data.qpos.copy(), "qvel": data.qvel.copy()},
-        lambda state: put(state["qpos"], state["qvel"]),
+        lambda: {"qpos": data.qpos.copy(), "qvel": data.qvel.copy()}, lambda state: put(state["qpos"], state["qvel"])
     )
 
 

@@ -16,16 +16,7 @@ from tacit.envs.robot_rendering import RobotRenderer, has_display
 from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
 from tacit.errors import UserError, install_command
 
-__all__ = [
-    "TASKS",
-    "RobotEnv",
-    "Task",
-    "action_space",
-    "check_noise",
-    "find_task",
-    "load_model",
-    "observation_space",
-]
+__all__ = ["TASKS", "RobotEnv", "Task", "action_space", "check_noise", "find_task", "load_model", "observation_space"]
 
 
 def load_model(task: Task) -> Any:

@@ -74,13 +74,7 @@ class Reference:
         check(env_id, env_kwargs, config, self.needs_cost)
 
     def train(
-        self,
-        run: Run,
-        env_id: str,
-        env_kwargs: Mapping[str, Any],
-        demos: Demonstrations | None,
-        config: Any,
-        seed: int,
+        self, run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Any, seed: int
     ) -> dict[str, Any]:
         """Train, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -110,6 +112,17 @@ def filmstrip(
             env.close()
     reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
     return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
+
+
+def jpeg(picture: np.ndarray, largest_side: int, quality: int) -> str:
+    """A picture (H, W, 3), made smaller, as a JPEG file in base64."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((largest_side, largest_side))
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=quality)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:

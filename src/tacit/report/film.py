@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 
-import numpy as np
-
-from tacit.plots.video import Filmstrip, filmstrip
+from tacit.plots.video import Filmstrip, filmstrip, jpeg
 from tacit.report.data import RunData
 from tacit.report.html import Section, coded, number
 
@@ -50,17 +46,6 @@ def _pictures(strip: Filmstrip) -> list[str]:
         violates = strip.costs is not None and step > 0 and strip.costs[step - 1] > 0
         label = f"{when}, violates" if violates else when
         css = ' class="violates"' if violates else ""
-        image = f'<img src="{_jpeg(picture)}" alt="{label}">'
+        image = f'<img src="data:image/jpeg;base64,{jpeg(picture, LARGEST_SIDE, QUALITY)}" alt="{label}">'
         figures.append(f"<figure{css}>{image}<figcaption>{label}</figcaption></figure>")
     return figures
-
-
-def _jpeg(picture: np.ndarray) -> str:
-    """A data: address."""
-    from PIL import Image
-
-    image = Image.fromarray(picture)
-    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-    buffer = io.BytesIO()
-    image.save(buffer, format="JPEG", quality=QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -17,16 +17,7 @@ from tacit.plots import RESIDUALS, dual_curve, learning_curves, residual_curves
 from tacit.plots.grids import grid_heatmap, grid_map
 from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
-from tacit.report.html import (
-    Section,
-    cell_numbers,
-    details,
-    esc,
-    facts,
-    figure,
-    metric_table,
-    table,
-)
+from tacit.report.html import Section, cell_numbers, details, esc, facts, figure, metric_table, table
 from tacit.report.verdict import STATIONARITY, certificate_checks
 from tacit.run import storage
 from tacit.run.summary import Record, as_mapping, is_number, value_of

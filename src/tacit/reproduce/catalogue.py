@@ -300,9 +300,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         "the paper's settings with its four entropy weights, during training", BETA_ROWS, ours=USUAL
     ),
     "robots-pretraining": five_robots(
-        "the paper's settings with and without pre-training, during training",
-        PRETRAINING,
-        ours=PRETRAINED,
+        "the paper's settings with and without pre-training, during training", PRETRAINING, ours=PRETRAINED
     ),
     "table-ablation": Experiment(
         "the paper's table of ablations on five robots, beside its own numbers",

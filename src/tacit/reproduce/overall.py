@@ -14,12 +14,7 @@ import numpy as np
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.records import demonstrated, groups_in, rows_in, runs_of
 from tacit.reproduce.results import Number, Record, Results
-from tacit.stats import (
-    Interval,
-    bootstrap_interval,
-    performance_profile_interval,
-    probability_of_improvement_interval,
-)
+from tacit.stats import Interval, bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
 
 RESAMPLES = 50_000
 

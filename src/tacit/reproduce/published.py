@@ -37,8 +37,7 @@ GOALS = {
 BESIDE_ROBOTS = (
     Beside("stochastic policy over our expert", over=EXPERTS),
     Beside(
-        "the paper: reward / violation rate",
-        {name: f"{reward:g} / {rate:g}" for name, (reward, rate) in PAPER.items()},
+        "the paper: reward / violation rate", {name: f"{reward:g} / {rate:g}" for name, (reward, rate) in PAPER.items()}
     ),
     Beside("to reach / aim", GOALS),
 )
