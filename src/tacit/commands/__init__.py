@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,15 +31,22 @@ RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
+_words: ContextVar[tuple[str, ...]] = ContextVar("words after `tacit`", default=())
 
 
 def run(verb: str, args: list[str]) -> int:
     """Run a command; returns its exit status."""
     module = import_module(f"tacit.commands.{verb}")
     startup.loaded()
+    _words.set((verb, *args))
     if hasattr(module, "main"):
         return int(module.main(args) or 0)
     return int(call(getattr(module, verb), verb, module.__doc__, args) or 0)
+
+
+def command_line() -> str:
+    """The command that runs, as one would type it: for the record."""
+    return shlex.join(["tacit", *_words.get()])
 
 
 def call(

@@ -123,30 +123,10 @@ def orders(rng: np.random.Generator, n: int, m: int, batch: int, passes: int) ->
     return both[0], both[1]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What a network reads, and what is logged of it
-
-
-def inputs_of(env: VectorEnv, interface: Interface, config: Settings) -> Inputs:
-    """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
-    return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
-
-
 def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:
-    """Those with their scale, which stays as it is from now on. One-hot states are left alone."""
+    """The inputs with their scale, which stays as it is from now on. One-hot states are left alone."""
     raw = config.input_scale == "raw" or bool(interface.n_states)
     return inputs if raw else samples.fit_scale(inputs, expert, learner)
-
-
-def shapes(net: Net) -> dict[str, Any]:
-    """What a checkpoint says of a network."""
-    return {"sizes": [len(net.weights[0]), *(len(bias) for bias in net.biases)]}
-
-
-def blank(metadata: Mapping[str, Any]) -> tuple[Net, Any]:
-    """A network of those shapes, and an optimiser's state for it."""
-    net = init(np.random.default_rng(0), tuple(metadata["sizes"]))
-    return net, OPTIMISER.init(net)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -203,7 +183,8 @@ class Classifier(loop.Method):
         return inputs, net, OPTIMISER.init(net), {}
 
     def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        return inputs_of(env, interface, config)
+        """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
+        return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
 
     def step(self, config: Any, state: Any, evidence: loop.Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
         """On the last steps of the phase, about as many as were demonstrated."""
@@ -227,10 +208,13 @@ class Classifier(loop.Method):
         return float(config.terminal_cost)
 
     def shapes(self, params: Net) -> dict[str, Any]:
-        return shapes(params)
+        """What a checkpoint says of a network."""
+        return {"sizes": [len(params.weights[0]), *(len(bias) for bias in params.biases)]}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
-        return blank(metadata)
+        """A network of those shapes, and an optimiser's state for it."""
+        net = init(np.random.default_rng(0), tuple(metadata["sizes"]))
+        return net, OPTIMISER.init(net)
 
     def check_settings(self, config: Any) -> None:
         super().check_settings(config)

@@ -128,7 +128,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
         seconds = {name: total + metrics[name] for name, total in seconds.items()}
     rng = np.random.default_rng([seed, 3])
     interface = forward.interface
-    inputs = constraint_net.inputs_of(env, interface, config)
+    inputs = METHOD.inputs_of(env, interface, config)
     samples.warn_without_reward(rollouts)
     expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
@@ -199,7 +199,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
 # The method
 
 
-class GACL(loop.Method):
+class GACL(constraint_net.Classifier):
     """`tacit learn gacl ENV`. Its loop is its own: a step of the discriminator and of PPO after every rollout."""
 
     name = "gacl"
@@ -233,12 +233,6 @@ class GACL(loop.Method):
     def from_arrays(self, arrays: Mapping[str, Array], metadata: Mapping[str, Any]) -> State:
         state: State = from_arrays(self, arrays, metadata, agent.state_from_arrays)
         return state
-
-    def shapes(self, params: Net) -> dict[str, Any]:
-        return constraint_net.shapes(params)
-
-    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
-        return constraint_net.blank(metadata)
 
 
 METHOD = GACL()

@@ -13,9 +13,18 @@ from tacit.envs.options import notice
 from tacit.errors import UserError
 from tacit.report.constraint import constraint, rule
 from tacit.report.data import RunData, load_run
-from tacit.report.film import film
 from tacit.report.html import Section, esc, facts, glossary, metric_table
-from tacit.report.sections import convergence, learning, numbers, pictures, provenance, table_keys, time, used_metrics
+from tacit.report.sections import (
+    convergence,
+    film,
+    learning,
+    numbers,
+    pictures,
+    provenance,
+    table_keys,
+    time,
+    used_metrics,
+)
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run, storage
 
