@@ -99,7 +99,7 @@ class Broken:
     ],
 )
 def test_how_errors_end(cli, monkeypatch, error, status, text):
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Broken(error))
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Broken(error))
     output = cli("doctor")
     assert output.status == status
     assert text in output.stderr
@@ -108,7 +108,7 @@ def test_how_errors_end(cli, monkeypatch, error, status, text):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ModuleNotFoundError("No module named 'x'", name="x")])
 def test_bugs_keep_their_traceback(cli, monkeypatch, error):
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Broken(error))
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Broken(error))
     with pytest.raises(type(error)):
         cli("doctor")
 
@@ -121,7 +121,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
 
             warnings.warn("mind\nthe gap", stacklevel=1)
 
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Warns())
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Warns())
     assert cli("doctor").stderr == "warning: mind the gap\n"
 
 

@@ -103,7 +103,7 @@ NAN, INF = float("nan"), float("inf")
         ({"gamma": 0.0}, "gamma must be above 0 and at most 1"),
         ({"gamma": 1.5}, "gamma must be above 0 and at most 1"),
         ({"beta": -0.1}, "beta cannot be negative"),
-        ({"hidden": (8, 0)}, "hidden are sizes"),
+        ({"hidden": (8, 0)}, "hidden must be sizes"),
         ({"dual_batch": 0}, "dual_batch must be at least 1"),
         ({"eval_episodes": 0}, "eval_episodes must be at least 1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),

@@ -56,7 +56,7 @@ def preflight(
         json: Print everything as JSON.
     """
     if steps < 1 or episodes < 2:
-        raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")
+        raise UserError(f"--steps must be at least 1 and --episodes at least 2, not {steps} and {episodes}")
     if keep is not None:
         check_folder("--keep", Path(keep).parent)
     env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr)

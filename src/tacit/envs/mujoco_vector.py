@@ -68,7 +68,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         self.rule = self.task.constraint
         self.noise = check_noise(noise)
         if num_envs < 1 or nthread < 1:
-            raise UserError(f"num_envs and nthread are at least 1, not {num_envs} and {nthread}.")
+            raise UserError(f"num_envs and nthread must be at least 1, not {num_envs} and {nthread}.")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"the batched environment renders as rgb_array only, not {render_mode!r}.")
         self.num_envs = num_envs

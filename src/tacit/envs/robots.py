@@ -48,13 +48,13 @@ def action_space(task: Task) -> spaces.Box:
 
 def check_noise(noise: float) -> float:
     if not (np.isfinite(noise) and noise >= 0):
-        raise UserError(f"noise is a standard deviation: a finite number >= 0, not {noise!r}.")
+        raise UserError(f"noise must be a standard deviation, a finite number >= 0, not {noise!r}.")
     return float(noise)
 
 
 def check_horizon(task: Task, horizon: int | None) -> int:
     if horizon is not None and horizon < 1:
-        raise UserError(f"the horizon of an episode is at least 1 step, not {horizon}.")
+        raise UserError(f"the horizon of an episode must be at least 1 step, not {horizon}.")
     return horizon or task.horizon
 
 
@@ -89,7 +89,9 @@ class RobotEnv(gym.Env[Any, Any]):
         self.noise = check_noise(noise)
         self.horizon = check_horizon(self.task, horizon)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UserError(f"render_mode is one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}.")
+            raise UserError(
+                f"render_mode must be one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}."
+            )
         self.render_mode = render_mode
         self.width, self.height = width, height
         self.model = load_model(self.task)

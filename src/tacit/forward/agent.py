@@ -137,7 +137,7 @@ def check_choices(config: Any) -> None:
     for name, kind in get_type_hints(type(config)).items():
         if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
             *others, last = get_args(kind)
-            raise UserError(f"{name} is {', '.join(others)} or {last}, not {getattr(config, name)!r}")
+            raise UserError(f"{name} must be {', '.join(others)} or {last}, not {getattr(config, name)!r}")
 
 
 def check_ranges(
@@ -175,10 +175,10 @@ def check(config: Config, n_envs: int) -> None:
             f" and of batch_size ({config.batch_size})"
         )
     if any(size < 1 for size in config.hidden):
-        raise UserError(f"hidden are sizes of at least 1, not {config.hidden}")
+        raise UserError(f"hidden must be sizes of at least 1, not {config.hidden}")
     if not 0 <= config.lr_decay_start < 1:
         raise UserError(
-            f"lr_decay_start is a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
+            f"lr_decay_start must be a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
         )
 
 

@@ -49,7 +49,7 @@ def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
     samples.check(config)
     if any(size < 1 for size in config.layers):
-        raise UserError(f"layers are sizes of at least 1, not {config.layers}")
+        raise UserError(f"layers must be sizes of at least 1, not {config.layers}")
     if not config.lr_constraint >= 0:
         raise UserError(f"lr_constraint cannot be negative, it is {config.lr_constraint}")
 

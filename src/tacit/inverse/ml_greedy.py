@@ -261,7 +261,7 @@ def check_settings(beta: float, d_kl: float, risk: float, max_states: int) -> No
     positive("beta", beta)
     positive("d_kl", d_kl, or_zero=True)
     if not 0 <= risk < 1:
-        raise UserError(f"risk is a probability below 1, not {risk}")
+        raise UserError(f"risk must be a probability below 1, not {risk}")
     if max_states < 0:
         raise UserError(f"max_states cannot be negative: {max_states}")
 

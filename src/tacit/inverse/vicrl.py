@@ -204,10 +204,10 @@ class VICRL(constraint_net.Classifier):
     def check_settings(self, config: Config) -> None:
         super().check_settings(config)
         if not min(config.prior) > 0:
-            raise UserError(f"the parameters of the prior are positive, not {config.prior}")
+            raise UserError(f"the parameters of the prior must be positive, not {config.prior}")
         agent.check_ranges(config, ("delta",), 0)
         if not 0 <= config.replay_share < 1:
-            raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+            raise UserError(f"replay_share must be at least 0 and below 1, not {config.replay_share}")
 
 
 METHOD = VICRL()
