@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.explain.findings import boundaries, percent, seconds_of_learning, time_of_phases
-from tacit.metrics import AGENTS, Metric, lookup
+from tacit.metrics import AGENTS, DETECTION, ENDS, Metric, lookup
 from tacit.plots import RESIDUALS, dual_curve, learning_curves, residual_curves
 from tacit.plots.grids import grid_heatmap, grid_map
 from tacit.plots.video import Filmstrip, filmstrip, jpeg
@@ -35,16 +35,12 @@ TABLE_KEYS = (
     "violation_rate_terminated",
     "initial_violation_rate",
     "violation_rate_legal_start",
-    "goal_rate",
-    "collision_rate",
-    "off_road_rate",
-    "time_out_rate",
+    *ENDS,
     "violation_occupancy",
     "excess_violation_occupancy",
     "length",
 )
 QUALITY_KEYS = ("auroc", "auprc", "iou", "best_iou")
-DETECTION_KEYS = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
 _MAX_NUMBERED_CELLS = 900
 TRUTH = "truth, not used by the learner"
 TOLD = "rcpo"
@@ -58,7 +54,7 @@ def used_metrics(runs: Sequence[RunData]) -> list[Metric]:
     for data in runs:
         keys |= {key for row in data.table.values() for key in row if key in TABLE_KEYS}
         keys |= set(QUALITY_KEYS) & set(data.quality)
-        keys |= set(DETECTION_KEYS) if _detection(data) else set()
+        keys |= set(DETECTION) if _detection(data) else set()
     proof = {check for data in runs for check, _ in certificate_checks(data).values()}
     marked = COLUMNS if any(boundaries(data.summary) for data in runs) else ()
     return [lookup(key) for key in keys] + [Metric(check.label, check.meaning) for check in proof] + [*marked]
@@ -97,7 +93,7 @@ def _detection(data: RunData) -> str:
     judged = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
     if not judged or not rows or not all(isinstance(row, Mapping) for row in rows.values()):
         return ""
-    keys = [key for key in DETECTION_KEYS if any(key in row for row in rows.values())]
+    keys = [key for key in DETECTION if any(key in row for row in rows.values())]
     return metric_table("on different states, at the learned threshold", rows, keys)
 
 

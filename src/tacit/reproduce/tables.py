@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
+from tacit.metrics import ENDS
 from tacit.reproduce import gridworld, overall
 from tacit.reproduce.columns import (
     COUNT,
@@ -39,7 +40,6 @@ from tacit.reproduce.columns import (
 )
 from tacit.reproduce.experiment import Beside, Experiment
 from tacit.reproduce.records import (
-    ENDS,
     agent_of,
     expert_of,
     groups_in,
