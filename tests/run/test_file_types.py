@@ -406,7 +406,6 @@ ALLOWED = {
     "run/disk.py": "the one place",
     "cli.py os.open": "the null device, for a pipe whose reader has left",
     "run/machine.py read_text": "/proc/cpuinfo",
-    "run/folder.py read_text": "/proc/cpuinfo",
     "presets/__init__.py read_text": "comes with the package",
     "report/page.py read_text": "comes with the package",
     "playground/server.py read_bytes": "comes with the package",

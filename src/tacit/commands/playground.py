@@ -10,13 +10,12 @@ Examples:
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from typing import Annotated, Any
 
 import tyro
 
+from tacit.envs.robot_rendering import has_display
 from tacit.playground.server import Server
 
 
@@ -29,19 +28,12 @@ def playground(*, port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765, open:
     """
     with Server(port) as server:
         print(f"The playground is at {server.url} (Ctrl-C ends it)", flush=True)
-        if open and _has_display():
+        if open and has_display():
             webbrowser.open(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             print("The playground is closed")
-
-
-def _has_display() -> bool:
-    """Whether a browser would have a window; one in the terminal would be in the way."""
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def main(args: list[str]) -> Any:

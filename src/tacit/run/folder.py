@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -35,6 +34,7 @@ import numpy as np
 from tacit.errors import DISTRIBUTION, UserError
 from tacit.run import disk, storage
 from tacit.run.lock import RunInUse, acquire, in_use, release
+from tacit.run.machine import processor_name
 from tacit.run.naming import UNCHANGED, History, identity, run_name
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def provenance(command: str | None = None) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **versions(_VERSIONED)},
         "commit": _commit(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": processor_name(),
         "cpu_count": os.cpu_count(),
         "threads": {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ},
         "command": command if command is not None else shlex.join(sys.argv),
@@ -389,14 +389,6 @@ def _commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _cpu() -> str:
-    try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def _now() -> str:

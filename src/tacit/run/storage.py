@@ -16,7 +16,7 @@ import math
 import os
 import struct
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -190,18 +190,14 @@ def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
     try:
         with disk.appending(path) as file:
             size = file.seek(0, os.SEEK_END)
-            if size and _byte_at(file, size - 1) != b"\n":
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
                 file.seek(0)
                 file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
     except OSError as error:
         error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk does not say
         raise
-
-
-def _byte_at(file: BinaryIO, offset: int) -> bytes:
-    file.seek(offset)
-    return file.read(1)
 
 
 def read_jsonl(path: AnyPath) -> list[dict[str, Any]]:
