@@ -41,14 +41,14 @@ class Task:
     position_names: tuple[str, ...]
     velocity_names: tuple[str, ...]
     action_names: tuple[str, ...]
-    action_high: float
-    """The action box is [-action_high, action_high] in every coordinate."""
     reward: Reward = field(repr=False)
     constraint: Rule
     """What the robot must not do."""
-    reset_qpos: float
+    action_high: float = 1.0
+    """The action box is [-action_high, action_high] in every coordinate."""
+    reset_qpos: float = 0.1
     """Half-width of the uniform noise on the initial qpos."""
-    reset_qvel: float
+    reset_qvel: float = 0.1
     """Half-width of the uniform noise on the initial qvel, or its standard deviation if `reset_qvel_normal`."""
     reset_qvel_normal: bool = False
     terminated: Terminated | None = field(default=None, repr=False)
@@ -222,39 +222,18 @@ _ANT = Task(
         *_velocities(_LEGS),
     ),
     action_names=("hip_4", "ankle_4", "hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3"),
-    action_high=1.0,
     reward=_ant_reward,
     constraint=Rule("x_position", "<", -3.0),
-    reset_qpos=0.1,
-    reset_qvel=0.1,
     reset_qvel_normal=True,
     free_joint=True,
     camera={"distance": 8.0, "elevation": -25.0, "height": 0.5, "floor": 0.0},
 )
 
-_CHEETAH = (
-    "x_position",
-    "z_position",
-    "pitch",
-    "back_thigh",
-    "back_shin",
-    "back_foot",
-    "front_thigh",
-    "front_shin",
-    "front_foot",
-)
+_LEG = ("thigh", "shin", "foot")
+_CHEETAH = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("back", "front") for part in _LEG))
 _SWIMMER = ("x_position", "y_position", "heading", "joint_1", "joint_2")
-_WALKER = (
-    "x_position",
-    "z_position",
-    "pitch",
-    "right_thigh",
-    "right_leg",
-    "right_foot",
-    "left_thigh",
-    "left_leg",
-    "left_foot",
-)
+_LIMB = ("thigh", "leg", "foot")
+_WALKER = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("right", "left") for part in _LIMB))
 _POINT = ("x_position", "y_position", "heading")
 
 TASKS: dict[str, Task] = {
@@ -271,11 +250,8 @@ TASKS: dict[str, Task] = {
             position_names=_CHEETAH,
             velocity_names=_velocities(_CHEETAH),
             action_names=_CHEETAH[3:],
-            action_high=1.0,
             reward=_travel(dt=0.05, control=0.1),
             constraint=Rule("x_position", "<", -3.0),
-            reset_qpos=0.1,
-            reset_qvel=0.1,
             reset_qvel_normal=True,
             camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
         ),
@@ -289,11 +265,8 @@ TASKS: dict[str, Task] = {
             position_names=_SWIMMER,
             velocity_names=_velocities(_SWIMMER),
             action_names=_SWIMMER[3:],
-            action_high=1.0,
             reward=_travel(dt=0.04, control=1e-4),
             constraint=Rule("x_position", ">", 0.5),
-            reset_qpos=0.1,
-            reset_qvel=0.1,
             camera={"distance": 6.0, "elevation": -55.0, "height": 0.0, "floor": -0.1},
         ),
         Task(
@@ -307,7 +280,6 @@ TASKS: dict[str, Task] = {
             position_names=_WALKER,
             velocity_names=_velocities(_WALKER),
             action_names=_WALKER[3:],
-            action_high=1.0,
             reward=_travel(dt=0.008, control=1e-3, alive=1.0),
             constraint=Rule("x_position", "<", -3.0),
             reset_qpos=0.005,

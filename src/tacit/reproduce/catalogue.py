@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tacit.reproduce import exact_stochasticity, gridworld, pictures, screens, stages, tuning
-from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
+from tacit.reproduce.experiment import QUICK, Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
 from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
 from tacit.reproduce.published import (
     BESIDE_EXPERTS,
@@ -169,15 +169,7 @@ def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
         f"highway driving{summary}",
         {task: Group(f"tacit/Highway{task}-v0") for task in ("Distance", "Velocity")},
         {**HIGHWAY_EXPERT, **with_budget(rows, EVALUATION)},
-        quick={
-            "total_steps": 16_384,
-            "bootstrap_steps": 4096,
-            "forward_steps": 4096,
-            "eval_episodes": 20,
-            "minibatches": 20,
-            "pretrain_epochs": 1,
-            "demonstrations": 5,
-        },
+        quick={**QUICK, "total_steps": 16_384, "eval_episodes": 20, "demonstrations": 5},
         collect="driving",
         table="driving",
         figure="driving",
