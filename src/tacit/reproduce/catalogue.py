@@ -11,18 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, gridworld, pictures, screens, stages, tuning
+from tacit.reproduce import exact_stochasticity, gridworld, pictures, published, screens, stages, tuning
 from tacit.reproduce.experiment import QUICK, Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
 from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
-from tacit.reproduce.published import (
-    BESIDE_EXPERTS,
-    BESIDE_ROBOTS,
-    EARLIER,
-    EARLIER_EXPERTS,
-    EARLIER_TARGETS,
-    PAPER,
-    ablation,
-)
 from tacit.reproduce.records import number
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -92,8 +83,8 @@ ROBOT_TABLE = Experiment(
     {"": Row("mce")},
     table="seeds",
     figure="seeds",
-    beside=BESIDE_ROBOTS,
-    levels={"the paper's result": {name: reward for name, (reward, _) in PAPER.items()}},
+    beside=published.BESIDE_ROBOTS,
+    levels={"the paper's result": {name: reward for name, (reward, _) in published.PAPER.items()}},
 )
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -189,14 +180,14 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     ),
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
-        robots(EARLIER_EXPERTS),
+        robots(published.EARLIER_EXPERTS),
         {"": Row("expert")},
         quick={"total_steps": 16_384, "eval_episodes": 4, "demonstrations": 0},
         collect="expert",
         table="experts",
         figure="experts",
-        beside=(BESIDE_EXPERTS,),
-        levels={"earlier demonstrations": EARLIER_EXPERTS},
+        beside=(published.BESIDE_EXPERTS,),
+        levels={"earlier demonstrations": published.EARLIER_EXPERTS},
     ),
     "table-robots": replace(
         ROBOT_TABLE, summary="MCE-ICRL, preset reference, on the five robots", seeds=(0, 1, 2, 3, 4)
@@ -275,18 +266,18 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         "the four methods and two references during training",
         # The further seeds of mce are also those of `table-robots`.
         {**more_seeds(rows_of((*METHODS, *REFERENCES)), "mce", (3, 4)), **CONTROLS},
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-paper": five_robots(
         "the four methods with their published settings and the paper's steps",
         rows_of(METHODS, "paper"),
         steps=PAPER_STEPS,
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-contenders": five_robots(
         "later contenders and behaviour cloning beside MCE-ICRL",
         rows_of(("mce", "bc2l", "irl-correction", "bc")),
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-beta": five_robots(
         "the paper's settings with its four entropy weights, during training", BETA_ROWS, ours=USUAL
@@ -299,7 +290,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         robots(),
         ABLATION,
         ours=USUAL,
-        beside=(ablation(ABLATION),),
+        beside=(published.ablation(ABLATION),),
     ),
     "robots-screens": Experiment(
         "the five robots in pictures",
@@ -330,7 +321,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         budget=SHORT,
         table=stages.transfer_table,
         figure=stages.transfer_figure,
-        beside=(EARLIER_TARGETS,),
+        beside=(published.EARLIER_TARGETS,),
     ),
     "retraining": stages.Retraining(
         "five robots: a fresh agent with the frozen cost of MCE-ICRL and of ME-ICRL",
