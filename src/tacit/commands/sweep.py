@@ -74,7 +74,7 @@ def sweep(
     if target.exists() and target.samefile(file):
         raise UserError(f"{file} would be overwritten by the results: give another --out")
     if ray is not None:
-        sweep_ray.knock(ray)
+        sweep_ray.check_address(ray)
     jobs = sweep_file.read(file)
     try:
         tasks = prepare(jobs, out)

@@ -142,7 +142,7 @@ def demonstrate(
 def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
     """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
     if episodes.costs is None:
-        raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
+        raise UserError(f"{env_id} does not report info['cost']: it is unknown which demonstrations keep to it")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
     # An environment whose episodes end by themselves says which ends are good ones.
     can = capabilities(env)

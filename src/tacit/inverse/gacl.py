@@ -225,7 +225,7 @@ class GACL(constraint_net.Classifier):
         agent.check_ranges(config, ("discriminator_steps",), 1)
         agent.check_ranges(config, ("bootstrap_steps",), 0)
         if config.absorbing and config.gamma == 1:
-            raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
+            raise UserError("absorbing needs a gamma below 1, because staying for ever would be worth infinitely much")
 
     def to_arrays(self, state: State) -> Saved:
         return to_arrays(self, state, agent.state_to_arrays(state.forward))

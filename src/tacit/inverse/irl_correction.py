@@ -22,7 +22,7 @@ each a setting:
     critics         one of the reward and one of the cost: when c moves, the reward's stays right
     few steps       one step of a large batch between short forward phases, so that (2) moves slowly
     ending          where demonstrations live on, ending an episode costs as much as costly living for ever (ours)
-    resets          the last layers of policy and cost critic are made anew now and then: c has moved since they began
+    resets          the last layers of policy and cost critic are reinitialised now and then, because c has moved
 """
 
 from __future__ import annotations

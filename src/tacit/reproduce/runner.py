@@ -21,7 +21,7 @@ from tacit.reproduce.tables import TABLES
 from tacit.run import Run
 from tacit.run.machine import usable_cpus
 from tacit.sweep import Job, Task, prepare, run_tasks
-from tacit.sweep.ray import knock
+from tacit.sweep.ray import check_address
 from tacit.sweep.time import Pace, forecast, record_of, settings_of
 
 NOWHERE = Path("(not there)")
@@ -212,7 +212,7 @@ class Runner:
 
     def __init__(self, experiment: Experiment, options: Options, kept: Kept) -> None:
         if options.ray is not None:
-            knock(options.ray)
+            check_address(options.ray)
         self.experiment, self.options, self.kept = experiment, options, kept
         self._spared = kept if options.keep else {}
         self.before, self.tasks = self._plan(words=options.only)

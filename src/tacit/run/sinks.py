@@ -1,7 +1,7 @@
 """Curves elsewhere: TensorBoard and Weights & Biases, as observers of `Run.log` and `Run.log_eval`.
 
     with observed(run, ["tensorboard", "wandb"]):
-        ...                                       every algorithm logs as ever
+        ...                                       every algorithm logs as always
 
 What a run writes into its own folder is the record; a sink is a copy for looking at. So it must neither break the run
 nor hold it up: records go through a queue to a thread of the sink's own, and whatever goes wrong there becomes one

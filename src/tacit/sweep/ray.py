@@ -25,7 +25,7 @@ class RayCrew:
     """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, or HOST:PORT."""
 
     def __init__(self, address: str, workers: int | None) -> None:
-        knock(address)
+        check_address(address)
         import ray
 
         self._ray, self._workers = ray, workers
@@ -39,7 +39,7 @@ class RayCrew:
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UserError(f"there is no Ray cluster at {address}: {_first_line(error)}") from None
-        # One processor each; the run folder knows where to go on, so that Ray need not try again by itself.
+        # One processor each; the run folder knows where to go on, so Ray need not try again.
         self._work = ray.remote(num_cpus=1, max_retries=0)(work_in)
 
     def __enter__(self) -> RayCrew:
@@ -82,7 +82,7 @@ def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) 
     return work(algo, env, out, wanted)
 
 
-def knock(address: str) -> None:
+def check_address(address: str) -> None:
     """UserError within seconds if Ray is not installed or nothing listens there; Ray itself would keep trying."""
     if find_spec("ray") is None:
         raise UserError(f"--ray needs Ray, which is not installed: {install_command('ray')}")
