@@ -3,8 +3,8 @@
   tacit preflight ENV [--demos FILE] [--steps N]
 
 An agent that follows the reward alone is trained for a short time (on a gridworld it is computed exactly) and compared
-with the demonstrations, feature by feature. The permutation test uses whole trajectories and corrects for the number of
-features. The exit status is 1 if no feature differs.
+with the demonstrations, feature by feature and in pairs of features. The permutation tests use whole trajectories and
+correct for the number of features. The exit status is 1 if nothing differs.
 
 Examples:
   tacit preflight tacit/Gridworld-v0
@@ -68,7 +68,7 @@ def preflight(
     else:
         show(result)
     if not result.something_to_learn:
-        raise RunFailed("there seems to be nothing to learn from these demonstrations")
+        raise RunFailed("there seems to be nothing to learn from these demonstrations, or too little to see it")
 
 
 def show(result: Preflight) -> None:
@@ -83,6 +83,13 @@ def show(result: Preflight) -> None:
         quantiles = (" ".join(f"{x:.3g}" for x in values) for values in (row.demonstrations, row.agent))
         table.add_row(row.feature, f"{row.distance:.3f}", f"{row.p:.2g}", *quantiles)
     print_table(table)
+    clear = [one for one in result.apart if one.clear]
+    if clear:
+        title = "share of the agent's steps that lie where demonstrators hardly ever are"
+        table = new_table("features", "share", "p", title=title)
+        for one in clear[:MOST_ROWS]:
+            table.add_row(str(one), f"{one.share:.0%}", f"{one.p:.2g}")
+        print_table(table)
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)
     print(f"{same} of {len(result.differences)} features do not differ" + (f"; {rest} are not listed" if rest else ""))
