@@ -58,12 +58,13 @@ test-python:  ## the core tests with another Python, in an environment of its ow
 	$(OTHER_PYTHON)/bin/python -m pip --disable-pip-version-check $(EDITABLE)
 	$(OTHER_PYTHON)/bin/python -m pytest -m "not slow" $(CORE_TESTS)
 
-# Everything from the lock file but MuJoCo itself.
+# Everything from the lock file but MuJoCo itself. It is uninstalled first: versions 3 and 4 share files.
 test-mujoco4:  ## the robots with MuJoCo 4, and their demonstrations replayed in it, in an environment of its own
 	test -x .venv-mujoco4/bin/python || $(PYTHON) -m venv .venv-mujoco4
 	.venv-mujoco4/bin/python -m pip --disable-pip-version-check $(call locked,build)
 	.venv-mujoco4/bin/python -m pip --disable-pip-version-check $(call locked,dev)
 	.venv-mujoco4/bin/python -m pip --disable-pip-version-check $(EDITABLE)
+	.venv-mujoco4/bin/python -m pip --disable-pip-version-check uninstall -q -y mujoco mujoco-core mujoco-studio
 	.venv-mujoco4/bin/python -m pip --disable-pip-version-check install -q 'mujoco>=4,<5'
 	.venv-mujoco4/bin/python -m pytest tests/envs/test_robots.py tests/envs/test_mujoco_vector.py tests/envs/test_shield.py \
 	  tests/envs/test_capabilities.py tests/plots/test_video.py
