@@ -165,6 +165,7 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
 
 def _print_verdicts(results: Sequence[tuple[Path, Recording | UserError]], crashed: Sequence[str]) -> None:
     table = new_table("file", "vehicles", "seconds", "verdict")
+    table.columns[-1].justify = "left"
     for path, result in results:
         if isinstance(result, UserError):
             table.add_row(path.name, "", "", "refused: " + str(result).removeprefix(f"{path}: "))
