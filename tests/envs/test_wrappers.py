@@ -284,6 +284,22 @@ def test_a_table_of_states_is_asked_about_a_broken_sensor():
         CostWrapper(Cells(), table, seen=([0.0], [1.0]))
 
 
+def test_thresholds_and_costs_that_are_not_numbers():
+    for wrap in (
+        lambda: CostWrapper(Line(), rising(), threshold=np.nan),
+        lambda: CostWrapper(Line(), rising(threshold=np.nan), terminate=True),
+        lambda: VectorCostWrapper(SyncVectorEnv([Line]), rising(), threshold=np.nan),
+        lambda: ShieldWrapper(Line(), rising("current", act=True), threshold=np.nan),
+    ):
+        with pytest.raises(UserError, match="nothing would be forbidden"):
+            wrap()
+    env = CostWrapper(Line(), replace(rising(threshold=1.0), lam=np.array([np.nan], np.float32)))
+    env.reset(seed=0)
+    info = env.step(STAND)[4]
+    assert info["forbidden"]
+    assert info["unknown_reason"] == "the cost is not a number"
+
+
 def test_public_names():
     assert tacit.CostWrapper is CostWrapper
     assert tacit.ShieldWrapper is ShieldWrapper

@@ -10,6 +10,7 @@ that lies outside of everything seen. Such an observation is *unknown*, and unkn
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,7 @@ class FittedCost:
         read = rows[:, list(cost.inputs.columns)]
         inside = (read >= self.low) & (read <= self.high)
         reasons = [""] * len(rows)
-        for i in np.flatnonzero(~(sound & inside.all(axis=-1))):
+        for i in np.flatnonzero(~(sound & inside.all(axis=-1) & np.isfinite(values))):
             reasons[i] = self._reason(rows[i], finite[i], inside[i])
         return Judgement(np.where(sound, values, _highest(cost)), tuple(reasons))
 
@@ -109,6 +110,8 @@ class FittedCost:
             column = int(np.flatnonzero(~finite)[0])
             name = dict(zip(inputs.columns, inputs.names, strict=True)).get(column, f"entry {column}")
             return f"{name} is {row[column]}"
+        if inside.all():
+            return "the cost is not a number"
         i = int(np.flatnonzero(~inside)[0])
         value = row[inputs.columns[i]]
         return f"{inputs.names[i]} = {value:.6g} is outside of what was seen ({self.low[i]:.6g} to {self.high[i]:.6g})"
@@ -139,12 +142,22 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
     return cost
 
 
-def threshold_of(cost: Cost, given: float | None, why: str) -> float:
-    """The threshold that was given, or else the cost's own; UserError if there is neither, saying what needs it."""
+def threshold_of(cost: Cost, given: float | None) -> float | None:
+    """The threshold that was given, or else the cost's own. UserError for NaN, which nothing exceeds."""
     threshold = cost.threshold if given is None else given
     if threshold is None:
-        raise UserError(f"{why} needs a threshold: give one, or choose it with a guarantee by `tacit calibrate RUN`")
+        return None
+    if math.isnan(threshold):
+        raise UserError("the threshold is NaN: nothing would be forbidden")
     return float(threshold)
+
+
+def needed_threshold(cost: Cost, given: float | None, why: str) -> float:
+    """The same; UserError if there is none, saying what needs it."""
+    threshold = threshold_of(cost, given)
+    if threshold is None:
+        raise UserError(f"{why} needs a threshold: give one, or choose it with a guarantee by `tacit calibrate RUN`")
+    return threshold
 
 
 def _spaces(env: gym.Env[Any, Any] | VectorEnv) -> tuple[gym.Space[Any], gym.Space[Any]]:

@@ -18,7 +18,7 @@ from gymnasium.wrappers import HumanRendering, RecordVideo
 
 from tacit.envs.capabilities import capabilities
 from tacit.envs.families import Info, Options
-from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, threshold_of
+from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold
 from tacit.errors import UserError
 
 Predict = Callable[[Any, Array], Sequence[Any] | Array]
@@ -73,7 +73,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._fitted = FittedCost(cost, env, seen)
         self.cost = self._fitted.cost
-        self.threshold = threshold_of(cost, threshold, "a shield")
+        self.threshold = needed_threshold(cost, threshold, "a shield")
         if self.cost.at == "next" and predict is None:
             raise UserError(
                 "this cost is about the state that a step reaches, so a shield must know where an action leads: give "

@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from tacit.envs.families import Info, Options
-from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, threshold_of
+from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold, threshold_of
 from tacit.envs.registry import autoreset_mode
 from tacit.envs.shield import ShieldWrapper, simulate
 from tacit.errors import UserError
@@ -62,9 +62,9 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         self.cost = self._fitted.cost
         self.penalty = float(penalty)
         self.terminate = terminate
+        self.threshold = threshold_of(cost, threshold)
         if terminate:
-            threshold = threshold_of(cost, threshold, "ending episodes")
-        self.threshold = cost.threshold if threshold is None else threshold
+            self.threshold = needed_threshold(cost, threshold, "ending episodes")
         self.unknown_steps = 0
         self._before: Any = None
 
@@ -121,7 +121,7 @@ class VectorCostWrapper(VectorWrapper):
         self._fitted = FittedCost(cost, env, seen)
         self.cost = self._fitted.cost
         self.penalty = float(penalty)
-        self.threshold = threshold if threshold is not None else cost.threshold
+        self.threshold = threshold_of(cost, threshold)
         self._mode = autoreset_mode(env)
         if self._mode not in (
             AutoresetMode.SAME_STEP.value,
