@@ -210,7 +210,7 @@ def _require_finite(name: str, values: Any) -> None:
 
 def _outcome(info: Info, copy: int, names: Sequence[str] | None) -> str:
     """How the episode of this copy has just ended, "" if the environment does not say."""
-    codes = (info.get("final_info") or {}).get("outcome")
+    codes = (info.get("final_info") or info).get("outcome")  # without autoreset in the same step there is no final_info
     return "" if names is None or codes is None else names[int(codes[copy])]
 
 

@@ -191,6 +191,7 @@ def test_checkpoints_without_metadata(state, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="a job in the background ignores Ctrl-C")
 @pytest.mark.parametrize("seconds", [0.3, 0.7, 1.2, 2.5])
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c(seconds, times, tmp_path):

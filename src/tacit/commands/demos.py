@@ -258,7 +258,7 @@ def _build(env: str, env_kwargs: Mapping[str, Any]) -> Any:
 
 PRINTED = (
     *("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed"),
-    *("constraint", "distance_kept", "sha256"),
+    *("constraint", "distance_kept", "origin", "licence", "sha256"),
 )
 """Entries of a card that are printed."""
 

@@ -23,8 +23,13 @@ def load_model(task: Task) -> Any:
     """The compiled MuJoCo model of a task."""
     try:
         import mujoco
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UserError(f"the robot environments need MuJoCo: {install_command('robots')}") from error
+    except ImportError as error:  # versions 3 and 4 share files: upgrading in place leaves neither
+        raise UserError(
+            "MuJoCo is installed but broken, as by an upgrade from version 3 to 4: pip uninstall mujoco mujoco-core "
+            f"mujoco-studio, then {install_command('robots')}"
+        ) from error
     except AttributeError as error:
         name = os.environ.get("MUJOCO_GL")
         raise UserError(f"MuJoCo does not start with MUJOCO_GL={name}: is that OpenGL library installed?") from error
