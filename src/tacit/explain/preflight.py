@@ -183,8 +183,8 @@ def _rows(observations: Array) -> Array:
 def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], seed: int = 0) -> Preflight:
     """Compare demonstrations with episodes of an unconstrained agent."""
     features = differences(demos, agent, names, np.random.default_rng([seed, 17]))
-    trajectories = ([_rows(trajectory.observations) for trajectory in part] for part in (demos, agent))
-    apart = compare_jointly(*trajectories, names, np.random.default_rng([seed, 18]))
+    theirs_rows, agent_rows = ([_rows(trajectory.observations) for trajectory in part] for part in (demos, agent))
+    apart = compare_jointly(theirs_rows, agent_rows, names, np.random.default_rng([seed, 18]))
     theirs, earned = (mean_interval(part.returns) for part in (demos, agent))
     findings = about(demos)
     differing = [one for one in features if one.p <= SIGNIFICANT]
