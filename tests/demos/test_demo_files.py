@@ -352,7 +352,7 @@ def test_plain_arrays(tmp_path):
     np.savez(path, observations=data.observations)
     with pytest.raises(UserError, match=r"mine\.npz lacks actions, rewards"):
         d.from_npz(path)
-    with pytest.raises(UserError, match=r"imported from \.csv and \.npz"):
+    with pytest.raises(UserError, match=r"only \.csv and \.npz files are converted"):
         d.convert(tmp_path / "x.parquet", tmp_path / "y.npz")
 
 
