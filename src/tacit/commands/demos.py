@@ -150,8 +150,6 @@ def validate(
         raise UserError(f"{file} does not fit {target}: {'; '.join([*why, *problems[:3]])}{more}")
     if result is not None and result.level == "wrong":
         raise UserError(f"{file} does not fit {target}: {'; '.join(result.texts('wrong'))}")
-    for text in result.texts("doubt") if result is not None else ():
-        print(f"doubtful: {text}", file=sys.stderr)
 
 
 def convert(
@@ -194,6 +192,7 @@ def import_(
     columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROLE=NAME")] = (),
     terminated: Annotated[str | None, tyro.conf.arg(metavar="WHICH")] = None,
     rewards: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None,
+    cut: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None,
     anyway: bool = False,
     drop_unfinished: bool = False,
     json: bool = False,
@@ -210,12 +209,13 @@ def import_(
         columns: What entries are, such as observations=x,v actions=throttle, or 'observations=obs[:29]'.
         terminated: Which episodes ended by themselves: recorded, all, none, or short (before the time limit).
         rewards: What rewards are: step, sum (of the episode), cumulative, env (computed by it), none (zeros).
+        cut: Cut episodes off after so many steps.
         anyway: Write the file although replaying says that it does not fit.
         drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
         json: Print the table and the file's card as JSON.
     """
     named, given = _environment(env, option)
-    choices = Choices(layout, shift, parsed(columns), terminated, rewards)
+    choices = Choices(layout, shift, parsed(columns), terminated, rewards, cut)
     target = None if named is None else target_of(named, given)
     file = out or _named_after(paths[0])
     imported = import_files(list(paths), choices, target)
@@ -236,8 +236,6 @@ def import_(
         print_json({"file": file, "understood": rows, "left_out": imported.left_out, **imported.demos.full_card()})
     else:
         print(f"{file}: {len(imported.demos)} trajectories, {imported.demos.n_steps} steps")
-    for text in imported.check.texts("doubt", "wrong") if imported.check is not None else ():
-        print(f"doubtful: {text}", file=sys.stderr)
 
 
 def _environment(env: tuple[str, ...], option: tuple[str, ...]) -> tuple[str | None, Kwargs]:

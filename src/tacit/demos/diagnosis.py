@@ -20,8 +20,10 @@ Array = NDArray[Any]
 FACTORS = (np.pi / 180, 180 / np.pi, 1e-3, 1e3, 1e-2, 1e2, 3.6, 1 / 3.6, -1.0)
 """From recorded numbers to the environment's: degrees, milli-, centi-, km/h, and the sign."""
 STEPS, SECONDS = 24, 2.0
-CLEARLY = 0.35
-"""Share of the error that may be left for an explanation to be believed."""
+FITS = 0.1
+"""Median error that may be left for an explanation to be believed."""
+FEW = 5
+"""Entries of which every order is tried."""
 
 
 class Sample(NamedTuple):
@@ -44,9 +46,9 @@ def diagnose(
         left = median_error(stepper, Sample(*(part[:STEPS] for part in candidate)))
         if left < best:
             best, words = left, text
-        if left < 0.1 * base or time.monotonic() > deadline:
+        if left < 0.1 * FITS or time.monotonic() > deadline:
             break
-    if words is not None and best < CLEARLY * max(base, error):
+    if words is not None and best < min(FITS, 0.3 * max(base, error)):
         return words
     if _looks_normalised(sample, stepper):
         return "the observations look normalised (mean about 0, spread about 1); look for the original ones"
@@ -66,8 +68,10 @@ def _candidates(
     sample: Sample, labels: tuple[str, ...], stepper: Stepper, reference: Demonstrations | None
 ) -> Iterator[tuple[str, Sample]]:
     size = sample.before.shape[1]
-    order = _assignment(sample, stepper, reference)
-    if (order != np.arange(size)).any():
+    likely = _assignment(sample, stepper, reference)
+    for order in (likely, *(map(np.array, itertools.permutations(range(size))) if size <= FEW else ())):
+        if (order == np.arange(size)).all():
+            continue
         moved = [f"{labels[j]} is entry {int(i)}" for j, i in enumerate(order) if i != j]
         text = f"the entries look like another order ({', '.join(moved[:6])}{', ...' if len(moved) > 6 else ''})"
         yield text, _columns(sample, order)

@@ -77,16 +77,17 @@ def shortness(demos: Demonstrations, horizon: int | None) -> list[Finding]:
     if not len(short):
         return []
     lengths = demos.lengths[short]
-    typical = int(np.median(lengths))
     where = f"the horizon of {horizon} steps" if horizon else f"the longest one of {int(demos.lengths.max())} steps"
     how_long = f"{lengths.min()} to {lengths.max()}" if lengths.min() < lengths.max() else f"{lengths.min()}"
-    advice = f"learn with --env horizon={typical}" if horizon and len(short) == len(demos) else "leave them out"
+    alike = len(short) == len(demos) and lengths.max() - lengths.min() <= SLACK
+    cut = "" if alike else f"Cut all to {lengths.min()} steps (`tacit demos import --cut {lengths.min()}`) and learn"
     return [
         Finding(
             "doubt",
             f"{len(short)} of {len(demos)} trajectories stop after {how_long} steps, before {where}, without having "
-            f"ended: a learner that goes on longer does what nobody demonstrated, and that looks forbidden. {advice}, "
-            "or say that they ended (`tacit demos import --terminated short`)",
+            "ended: a learner that goes on longer does what nobody demonstrated, and that looks forbidden. "
+            f"{cut or 'Learn'} with --env horizon={lengths.max() if alike else lengths.min()}, or say that they ended "
+            "(`tacit demos import --terminated short`)",
         )
     ]
 

@@ -27,6 +27,11 @@ CARD = "card.json"
 MAX_CARD_BYTES = 1 << 20
 MAX_BYTES = 1 << 30
 """Size of all arrays together that `load` accepts by default."""
+IMPORTED = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".npy", ".json", ".jsonl"),
+    *(".pkl", ".pickle", ".p", ".pt", ".pth", ".hdf5", ".h5"),
+)
+"""Endings of other files with demonstrations, which `tacit demos import` reads."""
 ReadObjects = Callable[[str | os.PathLike[str], bytes], Any]
 DEFLATE_LIMIT = 1032
 """No honest deflate stream expands further than this; a larger claim is a zip bomb or damage."""
@@ -63,11 +68,11 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
     if own_format is not None:
         own: Demonstrations = load_function(own_format.load)(path)
         return own
+    if Path(path).suffix.lower() in IMPORTED or Path(path).is_dir():
+        raise UserError(f"{path} is not a demonstration file. {_import_hint(path)}")
     arrays, card = read_npz(path, max_bytes=max_bytes)
     if card is None:
-        raise UserError(
-            f"{path} has no {CARD}: if these are arrays of your own, import them with `tacit demos convert`"
-        )
+        raise UserError(f"{path} has no {CARD}. If these are arrays of your own: {_import_hint(path)}")
     if card.get("schema") != SCHEMA:
         raise UserError(
             f"{path} has schema {card.get('schema')!r}, this version reads {SCHEMA}: "
@@ -77,6 +82,12 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
     if card.get("sha256") != demos.sha256:
         raise UserError(f"{path} is damaged or was altered: its arrays do not match the hash in its card; get it again")
     return demos
+
+
+def _import_hint(path: str | os.PathLike[str]) -> str:
+    new = Path(path).with_suffix(".npz").name
+    new = f"imported-{new}" if new == Path(path).name else new
+    return f"Import it first: tacit demos import {os.fspath(path)} --env ENV -o {new}"
 
 
 def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Card) -> Demonstrations:
@@ -130,7 +141,8 @@ def _checked_members(
         name = info.filename
         if name not in allowed and not (any_name and name.endswith(".npy")):
             raise UserError(
-                f"{path} holds {name[:80]!r}, which is no part of a demonstration file: {', '.join(ARRAYS)}"
+                f"{path} holds {name[:80]!r}, which is no part of a demonstration file: {', '.join(ARRAYS)}. "
+                f"{_import_hint(path)}"
             )
         if name in members:
             raise UserError(f"{path} holds {name} twice; re-create it")

@@ -14,7 +14,7 @@ of the row after. What cannot be replayed is judged by statistics alone (`eviden
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,8 @@ from tacit.demos.verdict import (
     error_sizes,
 )
 from tacit.envs.capabilities import capabilities
-from tacit.envs.registry import feature_names
+from tacit.envs.options import exact_model
+from tacit.envs.registry import feature_names, find_spec, make
 
 Array = NDArray[Any]
 SAMPLE, SUSPECTS, ENDS, SHIFTS = 200, 40, 40, 100
@@ -73,6 +74,21 @@ def check(
     text = f"not replayed, because {why}; only statistics were looked at"
     findings = (Finding("note", text), *evidence.statistics(demos, names), *always)
     return Check(NOT_REPLAYED, findings, steps=demos.n_steps)
+
+
+def check_in(env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, *, every: bool = False) -> Check:
+    """Replay demonstrations in an environment by its id. One without a single version is not replayed."""
+    model = exact_model(env_id, env_kwargs)
+    if model is not None:
+        return check(demos, model)
+    if find_spec(env_id).entry_point is None:
+        note = Finding("note", "not replayed, because the environment has no single version")
+        return Check(NOT_REPLAYED, (note, *evidence.statistics(demos), *evidence.shortness(demos, None)))
+    env = make(env_id, **env_kwargs)
+    try:
+        return check(demos, env, every=every)
+    finally:
+        env.close()
 
 
 def own_error(stepper: Stepper) -> float:

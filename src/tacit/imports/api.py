@@ -33,13 +33,14 @@ def read(
     columns: Mapping[str, str] | None = None,
     terminated: str | None = None,
     rewards: str | None = None,
+    cut: int | None = None,
 ) -> Demonstrations:
     """Demonstrations from files and folders of others. UserError for what is ambiguous or does not fit `env`."""
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     chosen = parsed(f"{role}={name}" for role, name in (columns or {}).items())
     target = None if env is None else target_of(env, env_kwargs)
     imported = import_files(
-        [os.fspath(path) for path in listed], Choices(layout, shift, chosen, terminated, rewards), target
+        [os.fspath(path) for path in listed], Choices(layout, shift, chosen, terminated, rewards, cut), target
     )
     refuse(imported, " and ".join(map(str, listed[:2])), env)
     return imported.demos

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.demos.files import MAX_BYTES, read_array, read_npz
+from tacit.demos.files import IMPORTED, MAX_BYTES, read_array, read_npz
+from tacit.envs.families import find_format
 from tacit.errors import UserError
 from tacit.interop import hdf5, pickles, tensors
 from tacit.run import disk
@@ -28,22 +29,8 @@ from tacit.run.storage import may_unpack, read_bytes
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 PICKLES = (".pkl", ".pickle", ".p")
-KINDS = {
-    ".npz": "arrays",
-    ".npy": "arrays",
-    ".csv": "table",
-    ".tsv": "table",
-    ".txt": "table",
-    ".parquet": "table",
-    ".json": "JSON",
-    ".jsonl": "JSON",
-    **dict.fromkeys(PICKLES, "pickle"),
-    ".pt": "tensors",
-    ".pth": "tensors",
-    ".hdf5": "HDF5",
-    ".h5": "HDF5",
-}
-"""Endings of the files that can be imported, and what they are called."""
+KINDS = (".npz", *IMPORTED)
+"""Endings of the files that can be imported."""
 DEEPEST = 60
 MOST_FILES = 100_000
 
@@ -53,7 +40,7 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, bool]]:
     files: list[tuple[str, bool]] = []
     for path in paths:
         if not os.path.isdir(path):
-            if kind_of(path) is None:
+            if not is_importable(path):
                 raise UserError(f"cannot read {path!r}: demonstrations are imported from {', '.join(KINDS)} files")
             files.append((path, False))
             continue
@@ -61,7 +48,7 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, bool]]:
             os.path.join(up, name)
             for up, _, names in os.walk(path)
             for name in names
-            if kind_of(name) is not None and not name.startswith(".")
+            if is_importable(name) and not name.startswith(".")
         ]
         if not inside:
             raise UserError(f"the folder {path} has no file that can be imported: {', '.join(KINDS)}")
@@ -71,8 +58,8 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, bool]]:
     return files
 
 
-def kind_of(path: str | os.PathLike[str]) -> str | None:
-    return KINDS.get(Path(path).suffix.lower())
+def is_importable(path: str | os.PathLike[str]) -> bool:
+    return Path(path).suffix.lower() in KINDS or find_format(path) is not None
 
 
 def natural(text: str) -> list[Any]:

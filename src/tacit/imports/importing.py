@@ -56,9 +56,10 @@ def import_files(paths: Sequence[str], choices: Choices, target: Target | None =
     with quiet():
         finished, readings, left_out = _read(paths, choices, target)
         facts = Facts()
-        trajectories = list(finished)
+        trajectories = _ended(finished, choices, target)
         for reading in readings:
             trajectories += _trajectories(reading, choices, target, facts)
+        trajectories = [_cut(trajectory, choices.cut) for trajectory in trajectories]
         _check_sizes(trajectories)
         names = next((reading.entry_names for reading in readings if reading.entry_names), None)
         card = make_card(source=f"imported from {_described(paths)}")
@@ -93,6 +94,8 @@ def _check_choices(choices: Choices) -> None:
     layout = choices.layout
     if layout is not None and layout not in LAYOUTS and not layout.startswith("every:"):
         raise UserError(f"--layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
+    if choices.cut is not None and choices.cut < 1:
+        raise UserError(f"--cut is a number of steps, at least 1, not {choices.cut}")
     if choices.shift not in (None, -1, 0, 1):
         raise UserError(f"--shift is -1, 0 or 1, not {choices.shift}")
 
@@ -182,8 +185,7 @@ def _reading(file: str, choices: Choices, target: Target | None) -> Reading:
     if Path(file).suffix.lower() in TABLES:
         names = None if target is None else target.names
         arrays, columns = read_table(file, choices.columns, names)
-        plain = Choices(choices.layout, choices.shift, {}, choices.terminated, choices.rewards)
-        reading = understand(arrays, file, plain)
+        reading = understand(arrays, file, replace(choices, columns={}))
         reading.layout = f"table, {reading.layout}"
         reading.entry_names = entry_names(columns["observations"]) if len(columns["observations"]) > 1 else None
         if columns.get("left out"):
@@ -238,6 +240,24 @@ def _round(reading: Reading, facts: Facts) -> None:
         zero = ~np.any([(table != 0).any(axis=0) for table in tables], axis=0)
         if zero.any():
             facts.notes.append(f"{int(zero.sum())} of {len(zero)} entries of the observations are always 0")
+
+
+def _ended(trajectories: Sequence[Trajectory], choices: Choices, target: Target | None) -> list[Trajectory]:
+    """Complete trajectories, with the ends that the user says."""
+    which = choices.terminated
+    if which in (None, "recorded") or not trajectories:
+        return list(trajectories)
+    limit = (None if target is None else target.horizon) or max(map(len, trajectories))
+    short = [which == "all" or (which == "short" and len(trajectory) < limit) for trajectory in trajectories]
+    return [replace(trajectory, terminated=end) for trajectory, end in zip(trajectories, short, strict=True)]
+
+
+def _cut(trajectory: Trajectory, steps: int | None) -> Trajectory:
+    if steps is None or len(trajectory) <= steps:
+        return trajectory
+    costs = None if trajectory.costs is None else trajectory.costs[:steps]
+    rewards = trajectory.rewards[:steps]
+    return Trajectory(trajectory.observations[: steps + 1], trajectory.actions[:steps], rewards, costs, False)
 
 
 def _check_sizes(trajectories: Sequence[Trajectory]) -> None:

@@ -17,6 +17,7 @@ Nothing is aligned, completed or compared with an environment here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def _cost_of(step: Mapping[str, Any]) -> float | None:
 def _from_dict(content: Mapping[str, Any], where: str, choices: Choices) -> Reading:
     if content.get("actions") is None and "observations" in content and len(content) == 2:
         content = _split(content["observations"], where, choices)
-        choices = Choices(choices.layout, choices.shift, {}, choices.terminated, choices.rewards)
+        choices = replace(choices, columns={})
     roles = roles_of(content, choices.columns, where)
     notes, names = [], None
     if "original" in roles:

@@ -24,6 +24,8 @@ class Choices:
     columns: Mapping[str, str] = field(default_factory=dict)
     terminated: str | None = None
     rewards: str | None = None
+    cut: int | None = None
+    """Steps after which episodes are cut off."""
 
 
 @dataclass
