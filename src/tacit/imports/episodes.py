@@ -234,13 +234,14 @@ def complete(
     parts: Sequence[Draft], reading: Reading, choices: Choices, target: Target | None, facts: Facts
 ) -> list[Trajectory]:
     """Last observations, ends, rewards and costs; by the environment's word where the file has none."""
-    trusted = target is not None and target.exact and _trusted(parts, target)
+    trusted = target is not None and (target.exact or target.grid is not None) and _trusted(parts, target)
     pending = [draft for draft in parts if draft.pending is not None]
     words: dict[int, bool] = {}
     completed = 0
     for i, draft in enumerate(parts):
         if draft.pending is not None and trusted and target is not None:
-            outcome = target.step(draft.observations[-1], draft.pending)
+            stopped = target.horizon is not None and draft.length < target.horizon
+            outcome = target.step(draft.observations[-1], draft.pending, stopped=stopped)
             if outcome is not None:
                 completed += 1
                 words[i] = outcome.terminated
@@ -271,7 +272,8 @@ def complete(
 def _trusted(parts: Sequence[Draft], target: Target) -> bool:
     """Do the recorded steps fit the environment so well that it may complete them?"""
     reading = Reading("", [Recorded(d.where, d.observations, d.actions) for d in parts if len(d.actions) > 3])
-    return bool(reading.episodes) and _surprise(reading, 0, target) < 0.05
+    bound = 0.05 if target.exact else 0.5  # a slippery grid: its moves must be possible
+    return bool(reading.episodes) and _surprise(reading, 0, target) < bound
 
 
 def _append(draft: Draft, observation: Array, reward: float, cost: float | None) -> None:
@@ -342,8 +344,8 @@ def _rewards(parts: Sequence[Draft], choices: Choices, target: Target | None, fa
     if mode == "env" or (mode == "sum" and choices.rewards is None and computed is not None):
         if computed is None:
             raise UserError(
-                f"{parts[0].where} has no rewards. Give --env with an environment that can be replayed, which computes "
-                "them, or write zeros with --rewards none (learners do not read them; reports then lack returns)"
+                f"{parts[0].where} has no rewards. An environment that can be replayed and fits (--env) computes them; "
+                "--rewards none writes zeros (learners do not read them, reports then lack returns)"
             )
         facts.rewards = "computed by the environment" + (" (the file has sums)" if mode == "sum" else "")
         return computed

@@ -274,9 +274,10 @@ def _one_of(roles: Mapping[str, Any], i: int, count: int, where: str) -> Recorde
 
     def part(role: str) -> Array | None:
         value = roles.get(role)
-        if value is None or len(value) != count:
+        if value is None or (isinstance(value, np.ndarray) and not value.ndim) or len(value) != count:
             return None
-        return _stacks(value[i])
+        part = _stacks(value[i]) if isinstance(value, list) else value[i]
+        return None if part is None else np.atleast_1d(part)
 
     obs, act = part("observations"), part("actions")
     if obs is None or act is None:
@@ -301,7 +302,7 @@ def _last(flags: Array | None) -> bool | None:
 
 def _squeezed(roles: Mapping[str, Array | None]) -> dict[str, Array]:
     """Without axes of one copy: (T, 1, d) is (T, d), and flags and rewards (T, 1) are (T,)."""
-    result = {role: value for role, value in roles.items() if value is not None}
+    result = {role: np.atleast_1d(value) for role, value in roles.items() if value is not None}
     obs, act = result["observations"], result["actions"]
     if obs.ndim == 3 and obs.shape[1] == 1 and act.ndim >= 2 and act.shape[1] == 1:
         result = {
@@ -315,8 +316,6 @@ def _squeezed(roles: Mapping[str, Array | None]) -> dict[str, Array]:
 
 def _from_arrays(roles: dict[str, Array], where: str, choices: Choices) -> Reading:
     obs, act = roles["observations"], roles["actions"]
-    if obs.ndim == 0 or act.ndim == 0:
-        raise NoEpisodes(f"{where}: its observations or actions are single numbers")
     marks = [roles[role] for role in ("rewards", "dones", "terminated", "mask") if role in roles]
     two_axes = obs.ndim == 3 or (obs.ndim == 2 and act.ndim == 2 and any(mark.ndim == 2 for mark in marks))
     return batch(roles, where, choices) if two_axes else flat(roles, where, choices)

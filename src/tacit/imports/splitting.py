@@ -101,7 +101,7 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
     ends = [np.ravel(roles[role]) for role in ("dones", "terminated", "truncated") if role in roles]
     ends = [np.nan_to_num(flags.astype(np.float64)) > 0 for flags in ends if len(flags) == steps]
     if ends:
-        last = np.logical_or.reduce(ends)
+        last = _behind_blank(np.logical_or.reduce(ends), roles["actions"])
         spans = _between([0, *(np.flatnonzero(last[:-1]) + 1).tolist()], steps)
         notes = [] if last[-1] or len(spans) == 1 else ["the last episode has no mark of its end: it counts as cut off"]
         return spans, "flags", notes
@@ -123,6 +123,14 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
             "--layout one-episode, --layout jumps or --layout every:N"
         )
     return [(0, steps)], "nothing", []
+
+
+def _behind_blank(last: Array, actions: Array) -> Array:
+    """Rows of tables with an observation alone, whose action is no number, belong to the episode before them."""
+    if actions.dtype.kind != "f":
+        return last
+    blank = np.asarray(np.isnan(_table(actions)).all(axis=1))
+    return np.where(np.append(blank[1:], False), False, last | blank)
 
 
 def _between(starts: Sequence[int] | range, steps: int) -> list[Span]:

@@ -92,16 +92,21 @@ class Target:
         reached = self.grid.targets[states[0]] == states[1]
         return float((reached * self.grid.outcome_probabilities[states[0], int(action)]).sum())
 
-    def step(self, before: Array, action: Any) -> Outcome | None:
-        """What the environment makes of an action; None if that is not certain."""
-        if not self.exact:
-            return None
+    def step(self, before: Array, action: Any, *, stopped: bool = False) -> Outcome | None:
+        """What the environment makes of an action; None if that is not certain.
+
+        stopped: the episode stopped there, before its time limit. On a grid it has then reached the goal.
+        """
         if self.stepper is not None:
-            return self.stepper.step(before, action)
+            return self.stepper.step(before, action) if self.exact else None
         state = int(self.grid.states_of(np.asarray(before)[None])[0])
         if state < 0 or not 0 <= int(action) < self.grid.n_actions:
             return None
-        likely = int(np.argmax(self.grid.outcome_probabilities[state, int(action)]))
+        chances = self.grid.outcome_probabilities[state, int(action)]
+        to_goal = (self.grid.targets[state] == self.grid.goal) & (chances > 0)
+        if not self.exact and not (stopped and to_goal.any()):
+            return None
+        likely = int(np.argmax(to_goal)) if stopped and to_goal.any() else int(np.argmax(chances))
         reached = int(self.grid.targets[state, likely])
         cell: Any = np.asarray(self.grid.cells[reached], np.asarray(before).dtype) if self.positions else reached
         return Outcome(
