@@ -224,6 +224,7 @@ def test_a_table_without_known_names(nav: Demonstrations) -> None:
 
 
 def test_parquet(nav: Demonstrations) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
     pyarrow = pytest.importorskip("pyarrow")
     arrays = foreign.flat(nav)
     columns = {
@@ -233,7 +234,7 @@ def test_parquet(nav: Demonstrations) -> None:
         "next.done": (arrays["terminals"] | arrays["timeouts"]).tolist(),
         "episode_index": np.repeat(np.arange(len(nav)), nav.lengths).tolist(),
     }
-    pyarrow.parquet.write_table(pyarrow.table(columns), "a.parquet")
+    parquet.write_table(pyarrow.table(columns), "a.parquet")
     same(imports.read("a.parquet", NAV), nav)
 
 
