@@ -115,7 +115,7 @@ def _dynamics(demos: Demonstrations, before: Array, actions: Array, after: Array
     size, explained = residuals(before, actions, after)
     usual = float(np.quantile(size, 0.99))
     jumps = np.flatnonzero(size > JUMP * max(usual, 1e-6))
-    if 0 < len(jumps) <= 0.01 * len(size) + 1:
+    if 0 < len(jumps) <= 0.05 * len(size) + 1:
         place = demos.where("actions", int(jumps[0]))
         others = f" and {len(jumps) - 1} more" if len(jumps) > 1 else ""
         findings.append(

@@ -68,6 +68,7 @@ class Facts:
 def drafts(reading: Reading, choices: Choices, target: Target | None, facts: Facts) -> list[Draft]:
     """Align the episodes of a reading."""
     _check_successors(reading)
+    _drop_resets(reading, target, facts)
     shift, autoreset = _shift(reading, choices, target, facts)
     result = [_draft(episode, shift, autoreset) for episode in reading.episodes]
     result = [draft for draft in result if len(draft.actions) or draft.pending is not None]
@@ -81,6 +82,11 @@ def _check_successors(reading: Reading) -> None:
     for episode in reading.episodes:
         if episode.next is None or len(episode.next) < 2 or len(episode.next) != len(episode.actions):
             continue
+        if episode.next.shape[1:] != episode.observations.shape[1:]:
+            raise UserError(
+                f"{episode.where}: its observations have shape {episode.observations.shape[1:]}, and its next "
+                f"observations {episode.next.shape[1:]}; choose with --columns observations=NAME next=NAME"
+            )
         after = episode.observations[1 : len(episode.next)]
         equal = np.isclose(episode.next[:-1], after, rtol=1e-4, atol=1e-5).reshape(len(after), -1).all(axis=1)
         if equal.mean() < 0.5:
@@ -88,6 +94,19 @@ def _check_successors(reading: Reading) -> None:
                 f"{episode.where}: its next observations are not the observations of the next rows: the rows are not "
                 "in the order of time (a shuffled replay buffer?), or episodes are not marked. Trajectories are needed"
             )
+
+
+def _drop_resets(reading: Reading, target: Target | None, facts: Facts) -> None:
+    """Vector environments that reset by themselves return the next episode's first observation as the last one."""
+    if target is None or not target.steps or _as_many(reading) or _surprise(reading, 0, target) > 0.1:
+        return
+    for episode in reading.episodes:
+        if episode.next is not None and len(episode.next) == len(episode.actions) == len(episode.observations):
+            episode.observations, episode.next = np.concatenate([episode.observations, episode.next[-1:]]), None
+    if _resets_at_the_end(reading, 0, target):
+        for episode in reading.episodes:
+            episode.observations = episode.observations[: len(episode.actions)]
+        facts.notes.append("the last observation of the episodes was the next episode's first and was left out")
 
 
 def _as_many(reading: Reading) -> bool:

@@ -27,6 +27,7 @@ from tacit.errors import UserError
 from tacit.imports.contents import TABLES, content, decoded, find_files
 from tacit.imports.episodes import REWARDS, TERMINATED, Facts, complete, drafts
 from tacit.imports.layouts import understand
+from tacit.imports.names import role_of
 from tacit.imports.reading import LAYOUTS, Choices, NoEpisodes, Reading
 from tacit.imports.tables import entry_names, read_table
 from tacit.imports.target import Target
@@ -53,35 +54,46 @@ class Imported:
 def import_files(paths: Sequence[str], choices: Choices, target: Target | None = None) -> Imported:
     """Read everything, align it, and compare it with the environment. UserError for what can be read in two ways."""
     _check_choices(choices)
-    with quiet():
-        finished, readings, left_out = _read(paths, choices, target)
-        facts = Facts()
-        trajectories = _ended(finished, choices, target)
-        for reading in readings:
-            trajectories += _trajectories(reading, choices, target, facts)
-        trajectories = [_cut(trajectory, choices.cut) for trajectory in trajectories]
-        _check_sizes(trajectories)
-        names = next((reading.entry_names for reading in readings if reading.entry_names), None)
-        card = make_card(source=f"imported from {_described(paths)}")
-        size = trajectories[0].observations[0].size
-        card["feature_names"] = names if names is not None and len(names) == size else None
-        if len(paths) == 1 and len(finished) == len(trajectories) and finished:
-            card = {**card, **_card_of(paths[0])}
-        try:
-            demos = from_trajectories(trajectories, card)
-        except ValueError as error:
-            raise error if isinstance(error, UserError) else UserError(f"{_described(paths)}: {error}") from None
-        misfits: list[str] = []
-        result = None
-        if target is not None:
-            if demos.card.get("feature_names") is not None and target.names is not None:
-                demos = _with_names(demos, target)
-            demos = for_environment(demos, target.built, target.id, target.kwargs)
-            misfits = problems_of(demos, target.built)
-            if not misfits or target.grid is not None:
-                result = check(demos, target.built, reference=_reference(target, demos))
-        rows = _rows(demos, readings, len(finished), facts, target)
-        return Imported(demos, rows, misfits, result, left_out)
+    choices = choices if target is None else replace(choices, horizon=target.horizon)
+    try:
+        with quiet():
+            return _imported(paths, choices, target)
+    except UserError:
+        raise
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError) as error:
+        # Files that nobody has seen: arrays that contradict each other in a way not thought of here.
+        reason = " ".join(str(error).split())[:160]
+        raise UserError(
+            f"{_described(paths)}: its arrays do not go together as episodes ({type(error).__name__}: {reason})"
+        ) from None
+
+
+def _imported(paths: Sequence[str], choices: Choices, target: Target | None) -> Imported:
+    finished, readings, left_out = _read(paths, choices, target)
+    facts = Facts()
+    trajectories = _ended(finished, choices, target)
+    for reading in readings:
+        trajectories += _trajectories(reading, choices, target, facts)
+    trajectories = [_cut(trajectory, choices.cut) for trajectory in trajectories]
+    _check_sizes(trajectories)
+    names = next((reading.entry_names for reading in readings if reading.entry_names), None)
+    card = make_card(source=f"imported from {_described(paths)}")
+    size = trajectories[0].observations[0].size
+    card["feature_names"] = names if names is not None and len(names) == size else None
+    if len(paths) == 1 and len(finished) == len(trajectories) and finished:
+        card = {**card, **_card_of(paths[0])}
+    demos = from_trajectories(trajectories, card)
+    misfits: list[str] = []
+    result = None
+    if target is not None:
+        if demos.card.get("feature_names") is not None and target.names is not None:
+            demos = _with_names(demos, target)
+        demos = for_environment(demos, target.built, target.id, target.kwargs)
+        misfits = problems_of(demos, target.built)
+        if not misfits or target.grid is not None:
+            result = check(demos, target.built, reference=_reference(target, demos))
+    rows = _rows(demos, readings, len(finished), facts, target)
+    return Imported(demos, rows, misfits, result, left_out)
 
 
 def _check_choices(choices: Choices) -> None:
@@ -114,7 +126,14 @@ def _read(
     files = [(path, False) for path in paths if path.startswith(MINARI)]
     others = [path for path in paths if not path.startswith(MINARI)]
     files += find_files(others) if others else []
+    together = _named_arrays([file for file, _ in files])
+    for folder, arrays in together.items():
+        reading = understand({name: content(file) for name, file in arrays.items()}, folder, choices)
+        by_layout.setdefault(reading.layout, []).append(reading)
+    taken = {file for arrays in together.values() for file in arrays.values()}
     for file, in_folder in files:
+        if file in taken:
+            continue
         try:
             whole = _complete_file(file)
             if whole is not None:
@@ -131,6 +150,19 @@ def _read(
         first = next(iter(left_out.items()), ("", ""))
         raise UserError(f"{_described(paths)}: no file holds demonstrations; {first[0]}: {first[1]}")
     return finished, [_merged(layout, group) for layout, group in by_layout.items()], left_out
+
+
+def _named_arrays(files: Sequence[str]) -> dict[str, dict[str, str]]:
+    """{folder: {name: file}} of folders with an observations.npy beside an actions.npy, and so on."""
+    folders: dict[str, dict[str, str]] = {}
+    for file in files:
+        if Path(file).suffix == ".npy" and role_of(Path(file).stem) is not None:
+            folders.setdefault(str(Path(file).parent), {})[Path(file).stem] = file
+    return {
+        folder: arrays
+        for folder, arrays in folders.items()
+        if {"observations", "actions"} <= {role_of(name) for name in arrays}
+    }
 
 
 def _merged(layout: str, readings: Sequence[Reading]) -> Reading:

@@ -28,14 +28,8 @@ from tacit.imports.names import WRAPPERS, listed, plain, role_of, roles_of, sele
 from tacit.imports.reading import Array, Choices, NoEpisodes, Reading, Recorded
 from tacit.imports.splitting import batch, flat
 
-POSITIONS = {
-    2: ("observations", "actions"),
-    3: ("observations", "actions", "rewards"),
-    4: ("observations", "actions", "rewards", "dones"),
-    5: ("observations", "actions", "rewards", "next", "dones"),
-    6: ("observations", "actions", "rewards", "next", "terminated", "truncated"),
-}
-"""Entries of tuples without names."""
+TUPLES = range(2, 8)
+"""Sizes of tuples without names."""
 
 
 def understand(content: Any, where: str, choices: Choices) -> Reading:
@@ -107,10 +101,10 @@ def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
         ]
         return _joined("list of episodes, each a list of steps", parts)
     if all(isinstance(entry, np.ndarray) for entry in content):
-        if len(content) not in POSITIONS:
+        if len(content) not in TUPLES:
             raise NoEpisodes(f"{where} holds {len(content)} arrays without names: it does not say what they are")
         return _from_dict(_named(content), where, choices)
-    if all(isinstance(entry, list) and len(entry) in POSITIONS for entry in content):
+    if all(isinstance(entry, list) and len(entry) in TUPLES for entry in content):
         named = [_named(entry) for entry in content]
         if all(_is_step(entry) for entry in named):
             reading = _from_dict(_columns(named, where), where, choices)
@@ -125,14 +119,33 @@ def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
 
 
 def _named(entries: Sequence[Any]) -> dict[str, Any]:
-    """Names for (s, a), (s, a, r), (s, a, s'), (s, a, r, s', done), (s, a, s', r, done)."""
-    names = list(POSITIONS[len(entries)])
+    """Names for (s, a), (s, a, r), (s, a, s'), (s, a, r, s', done), (s, a, s', r), (s, a, r, ended, cut off), ...
+
+    By what they look like: something of the shape of s is s', truth values are flags, other numbers are rewards.
+    """
+    result = {"observations": entries[0], "actions": entries[1]}
     first = _stacks(entries[0])
-    if first is not None and len(entries) in (3, 5):
-        third = _stacks(entries[2])
-        if third is not None and third.shape == first.shape and first.ndim > 1:
-            names[2:4] = ["next"] if len(entries) == 3 else ["next", "rewards"]
-    return dict(zip(names, entries, strict=True))
+    flags = []
+    for entry in entries[2:]:
+        array = _stacks(entry)
+        if isinstance(entry, dict):
+            result["info"] = entry
+        elif array is None or first is None:
+            continue
+        elif array.dtype.kind == "b":
+            flags.append(array)
+        elif "next" not in result and array.shape == first.shape and (first.size > 1 or _whole(array, first)):
+            result["next"] = array
+        elif "rewards" not in result:
+            result["rewards"] = array
+        else:
+            flags.append(array)
+    names = ("dones",) if len(flags) == 1 else ("terminated", "truncated")
+    return result | dict(zip(names, flags, strict=False))
+
+
+def _whole(one: Array, other: Array) -> bool:
+    return one.dtype.kind in "iu" and other.dtype.kind in "iu"
 
 
 def _is_step(entry: Mapping[str, Any]) -> bool:

@@ -26,6 +26,8 @@ class Choices:
     rewards: str | None = None
     cut: int | None = None
     """Steps after which episodes are cut off."""
+    horizon: int | None = None
+    """The environment's time limit, if it is known."""
 
 
 @dataclass

@@ -115,6 +115,10 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
             return _between([0, *back.tolist()], steps), "step numbers", []
     if choices.layout == "jumps":
         return _between([0, *jumps(roles["observations"]).tolist()], steps), "jumps", []
+    limit = choices.horizon
+    if limit is not None and steps > limit and steps % limit == 0 and rows == steps:
+        note = f"nothing marks the episodes: cut every {limit} steps, the environment's time limit"
+        return _between(range(0, steps, limit), steps), "the time limit", [note]
     found = jumps(roles["observations"][:steps])
     if len(found):
         raise UserError(
@@ -262,6 +266,9 @@ def _is_episodes_first(roles: dict[str, Array], where: str, choices: Choices) ->
         return True
     if "starts" in roles:
         return False
+    limits = [size in (choices.horizon, (choices.horizon or 0) + 1) for size in obs.shape[:2]]
+    if choices.horizon is not None and limits[0] != limits[1]:
+        return limits[1]
     flags = [roles[role] for role in ("dones", "terminated", "truncated") if role in roles and roles[role].ndim == 2]
     if flags:
         ends = np.logical_or.reduce([np.nan_to_num(flag.astype(float)) > 0 for flag in flags])

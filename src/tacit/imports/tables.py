@@ -42,7 +42,7 @@ def _csv(path: str) -> dict[str, np.ndarray | None]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     try:
         names = [name.strip() for name in next((row for row in reader if row), [])]
-        if all(_number(name, separator) is not None for name in names):
+        if names and all(_number(name, separator) is not None for name in names):
             raise UserError(
                 f"{path} has no header: its first row is {listed(names, 4)}; add a row with the names of the columns"
             )
@@ -109,7 +109,9 @@ def _grouped(
     for name in arrays:
         if name in taken:
             continue
-        role = role_of(name) or _by_prefix(name) or "left out"
+        role = (
+            (_by_prefix(name) if _numbered(name, arrays) else None) or role_of(name) or _by_prefix(name) or "left out"
+        )
         by_name = features is not None and name in features and role not in ("rewards", "costs")
         if by_name and "observations" not in chosen:
             role = "observations"
@@ -120,10 +122,13 @@ def _grouped(
         names["observations"] = list(features)
     if not {"observations", "actions"} <= set(names):
         lacking = "observations" if "observations" not in names else "actions"
-        free = [name for name in names.get("left out", []) if plain(name) not in IGNORED]
+        free = [name for name in names.get("left out", []) if plain(name) not in IGNORED] or list(arrays)
+        half = max(1, len(free) // 2)
+        example = f"observations={','.join(free[:half])} actions={','.join(free[half:] or free[-1:])}"
+        example = f"actions={','.join(free)}" if lacking == "actions" else example
         raise UserError(
-            f"{path} does not say which columns are its {lacking}; it has {listed(arrays)}. Say which, for instance "
-            f"--columns observations={','.join((free or list(arrays))[:2])} actions={(free or list(arrays))[-1]}"
+            f"{path} does not say which columns are its {lacking}; it has {listed(arrays, 20)}. "
+            f"Say which, for instance --columns {example}"
         )
     result: dict[str, Any] = {}
     for role, group in names.items():
@@ -139,6 +144,12 @@ def _grouped(
         whole = several and len(group) == 1 and (columns[0].ndim > 1 or role_of(group[0]) == role)
         result[role] = columns[0] if not several or whole else np.stack(columns, axis=1)
     return result, names
+
+
+def _numbered(name: str, arrays: Mapping[str, np.ndarray]) -> bool:
+    """Is it one of several, such as s2 beside s0 and s1? Alone, s2 is the state after s."""
+    stem = plain(name).rstrip("0123456789")
+    return stem != plain(name) and sum(plain(other).rstrip("0123456789") == stem for other in arrays) > 1
 
 
 def _by_prefix(name: str) -> str | None:
