@@ -214,7 +214,7 @@ def _card_of(path: str) -> dict[str, Any]:
 
 
 def _reading(file: str, choices: Choices, target: Target | None) -> Reading:
-    if Path(file).suffix.lower() in TABLES:
+    if Path(file).suffix.lower() in TABLES and not _has_episodes(file):
         names = None if target is None else target.names
         arrays, columns = read_table(file, choices.columns, names)
         reading = understand(arrays, file, replace(choices, columns={}))
@@ -224,6 +224,15 @@ def _reading(file: str, choices: Choices, target: Target | None) -> Reading:
             reading.notes.append(f"columns left out: {', '.join(columns['left out'][:8])}")
         return reading
     return understand(content(file), file, choices)
+
+
+def _has_episodes(file: str) -> bool:
+    """A Parquet table with one row per episode, whose cells are whole arrays."""
+    if Path(file).suffix.lower() != ".parquet":
+        return False
+    columns = {role_of(name): values for name, values in content(file).items()}
+    values = columns.get("observations", columns.get("original"))
+    return isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim == 3)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

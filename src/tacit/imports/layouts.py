@@ -198,7 +198,7 @@ def _from_dict(content: Mapping[str, Any], where: str, choices: Choices) -> Read
     notes, names = [], None
     if "original" in roles:
         if "observations" in roles and not _equal(roles["observations"], roles["original"]):
-            notes.append("original observations taken, not the normalised ones beside them")
+            notes.append("original observations taken, not the normalised ones beside them, as in Liu's data")
         roles["observations"] = roles.pop("original")
     for role in ("observations", "next"):
         if isinstance(roles.get(role), dict):

@@ -57,7 +57,7 @@ def flat(roles: dict[str, Array], where: str, choices: Choices) -> Reading:
         )
     layout = "one episode" if count == 1 and how == "nothing" else f"flat arrays, cut by {how}"
     if sums and "lengths" in roles:
-        layout = "rollouts with lengths and sums of rewards"
+        layout = "rollouts with lengths and sums of rewards, as Malik's"
     return Reading(layout, [_without_blank(e) for e in episodes], notes, sums=sums)
 
 
