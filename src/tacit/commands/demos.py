@@ -214,6 +214,8 @@ def import_(
         drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
         json: Print the table and the file's card as JSON.
     """
+    if not paths:
+        raise UserError("say which files to import: tacit demos import PATH... --env ENV -o FILE")
     named, given = _environment(env, option)
     choices = Choices(layout, shift, parsed(columns), terminated, rewards, cut)
     target = None if named is None else target_of(named, given)
@@ -229,7 +231,8 @@ def import_(
         try:
             refuse(imported, source, named)
         except UserError as error:
-            how = "" if imported.problems else ". --anyway writes the file all the same"
+            how = f". This is on top of the chosen --shift {shift}" if shift is not None else ""
+            how += "" if imported.problems else ". --anyway writes the file all the same"
             raise UserError(f"{error}{how}") from None
     demonstrations.save(imported.demos, file)
     if json:
@@ -243,7 +246,7 @@ def _environment(env: tuple[str, ...], option: tuple[str, ...]) -> tuple[str | N
     ids = [word for word in env if "=" not in word]
     pairs = [word for word in env if "=" in word]
     if len(ids) > 1:
-        raise UserError(f"--env names two environments, {ids[0]} and {ids[1]}")
+        raise UserError(f"--env names {ids[0]} and {ids[1]}: give files before the options, and one environment")
     if (option or pairs) and not ids:
         raise UserError("--option is about an environment: say which one with --env ENV")
     return (ids[0] if ids else None), key_values((*pairs, *option), "--option")
