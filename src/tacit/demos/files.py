@@ -72,7 +72,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
         raise UserError(f"{path} is not a demonstration file. {_import_hint(path)}")
     arrays, card = read_npz(path, max_bytes=max_bytes)
     if card is None:
-        raise UserError(f"{path} has no {CARD}. If these are arrays of your own: {_import_hint(path)}")
+        raise UserError(
+            f"{path} has no {CARD}. If these are arrays of your own, they have to be imported. {_import_hint(path)}"
+        )
     if card.get("schema") != SCHEMA:
         raise UserError(
             f"{path} has schema {card.get('schema')!r}, this version reads {SCHEMA}: "

@@ -11,6 +11,7 @@ How much that matters is measured on steps of the environment's own: `replay.own
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,7 +56,13 @@ class Stepper:
 
     def __init__(self, env: gym.Env[Any, Any], put: Callable[[Array], None], own: Own, hidden: tuple[str, ...]) -> None:
         self.env, self._put, self.own, self.hidden = env, put, own, hidden
+        self._limits = _clipped_at(own.before)
         self.whole = isinstance(env.observation_space, gym.spaces.Discrete)
+
+    def shows(self, observations: Array) -> NDArray[np.bool_]:
+        """(n,) which observations (n, entries) are not clipped, as velocities of some robots are."""
+        table = observations.reshape(len(observations), -1)
+        return np.asarray((np.abs(table) < self._limits).all(axis=1))
 
     def step(self, observation: Array, action: Any) -> Outcome:
         """What the action leads to from there. Randomness of the environment stays in it."""
@@ -185,6 +192,8 @@ class _Mapping:
         self.names = [name for name in self.template if not any(word in name.lower() for word in NOT_PHYSICAL)]
         self.circles = _circles(own.before)
         rows = self._row(own.before)
+        clipped = np.abs(own.before) >= _clipped_at(own.before)
+        clipped[:, clipped.mean(axis=0) > 0.9] = False
         table = np.stack([self._flat(state) for state in states])
         self.matrix = np.zeros((table.shape[1], rows.shape[1]))
         self.shown = np.zeros(table.shape[1], bool)
@@ -194,6 +203,7 @@ class _Mapping:
             spread = max(float(table[:, k].std()), 1e-9)
             difference = rows - table[:, k : k + 1]
             difference[:, own.before.shape[1] : -1] = _wrapped(difference[:, own.before.shape[1] : -1])
+            difference[:, : own.before.shape[1]][clipped] = 0.0
             equal = np.abs(difference).max(axis=0) <= SHOWN * spread
             if equal[:-1].any():
                 self.matrix[k], self.shown[k] = np.eye(rows.shape[1])[np.argmax(equal)], True
@@ -227,10 +237,17 @@ class _Mapping:
 
 
 def _circles(observations: Array) -> list[tuple[int, int]]:
-    """Neighbouring entries that are the cosine and the sine of an angle."""
-    pairs = [(i, i + 1) for i in range(observations.shape[1] - 1)]
+    """Pairs of entries that are the cosine and the sine of an angle."""
+    pairs = list(itertools.permutations(range(observations.shape[1]), 2)) if observations.shape[1] <= 40 else []
     lengths = [np.abs(np.hypot(observations[:, i], observations[:, j]) - 1.0).max() for i, j in pairs]
     return [pair for pair, off in zip(pairs, lengths, strict=True) if off < 1e-5]
+
+
+def _clipped_at(observations: Array) -> Array:
+    """(entries,) the size at which an entry is clipped; infinite where it is not."""
+    largest = np.abs(observations).max(axis=0)
+    often = (np.abs(observations) == largest).sum(axis=0) > 1
+    return np.where(often & (largest > 1.0) & (observations.std(axis=0) > 1e-6), largest, np.inf)
 
 
 def _wrapped(angles: Array) -> Array:
