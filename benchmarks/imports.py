@@ -198,4 +198,5 @@ def main(args: Sequence[str]) -> None:
     chosen = parser.parse_args(args)
     table = run(chosen.files, chosen.clean)
     if chosen.out:
-        storage.write_json(chosen.out, {"provenance": provenance(), "table": table})
+        command = f"python -m benchmarks imports --files {chosen.files} --clean {chosen.clean} --out {chosen.out}"
+        storage.write_json(chosen.out, {"provenance": provenance(command), "table": table})

@@ -15,6 +15,7 @@ from tacit.cli import main
 from tacit.demos import Demonstrations, replay, verdict
 from tacit.demos.stepping import find_stepper
 from tacit.envs.registry import make
+from tacit.run import storage
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from benchmarks.imports import SPOILT, judged, sound
@@ -212,3 +213,11 @@ def test_importing_again(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["demos", "import", "sound.npz", "-o", "z.npz", *wrong]) == 2
     assert not Path("z.npz").exists()
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_committed_benchmark_missed_nothing() -> None:
+    """`python -m benchmarks imports --out results/bench-imports.json` renews it."""
+    table = storage.read_json(Path(__file__).resolve().parents[2] / "results" / "bench-imports.json")["table"]
+    assert set(table) == {*SPOILT, "sound", "seconds"}
+    assert all(table[name]["noticed"] == table[name]["files"] == 20 for name in SPOILT)
+    assert table["sound"] == {"files": 50, "refused": []}

@@ -62,7 +62,7 @@ class Stepper:
     def shows(self, observations: Array) -> NDArray[np.bool_]:
         """(n,) which observations (n, entries) are not clipped, as velocities of some robots are."""
         table = observations.reshape(len(observations), -1)
-        return np.asarray((np.abs(table) < self._limits).all(axis=1))
+        return ~np.asarray(np.isclose(np.abs(table), self._limits, rtol=1e-6, atol=0.0).any(axis=1))
 
     def step(self, observation: Array, action: Any) -> Outcome:
         """What the action leads to from there. Randomness of the environment stays in it."""

@@ -258,7 +258,8 @@ def complete(
     words: dict[int, bool] = {}
     completed = 0
     for i, draft in enumerate(parts):
-        if draft.pending is not None and trusted and target is not None:
+        room = target is None or target.horizon is None or len(draft.actions) < target.horizon
+        if draft.pending is not None and trusted and target is not None and room:
             stopped = target.horizon is not None and draft.length < target.horizon
             outcome = target.step(draft.observations[-1], draft.pending, stopped=stopped)
             if outcome is not None:
@@ -323,16 +324,17 @@ def _ends(
     elif all(i in words for i, draft in kept if draft.ended is None):
         facts.ends = "by the environment's word"
     elif any(draft.done for _, draft in kept):
-        if horizon is None and len({draft.length for _, draft in kept}) > 1:
+        if target is None and len({draft.length for _, draft in kept}) > 1:
             lengths = [draft.length for _, draft in kept]
             raise UserError(
                 f"{kept[0][1].where}: its episodes of {min(lengths)} to {max(lengths)} steps are marked as done, which "
                 "can be read in two ways: they ended by themselves (--terminated all, or short for all but the "
                 "longest), or were cut off (--terminated none). Choose, or give --env: its time limit tells"
             )
-        limit = horizon or longest
+        limit = horizon or (longest if target is None else longest + 1)
         facts.ends = f"those that are done before step {limit}"
-        return [d.ended if d.ended is not None else bool(d.done) and d.length < limit for _, d in kept]
+        ended = [d.ended if d.ended is not None else bool(d.done) and d.length < limit for _, d in kept]
+        return [end and d.pending is None for end, (_, d) in zip(ended, kept, strict=True)]
     else:
         facts.ends = "not recorded: all count as cut off (--terminated all or short says otherwise)"
     result = []

@@ -126,6 +126,7 @@ def _read(
     files = [(path, False) for path in paths if path.startswith(MINARI)]
     others = [path for path in paths if not path.startswith(MINARI)]
     files += find_files(others) if others else []
+    choices = replace(choices, whole=choices.whole or len(files) > 1)
     together = _named_arrays([file for file, _ in files])
     for folder, arrays in together.items():
         reading = understand({name: content(file) for name, file in arrays.items()}, folder, choices)

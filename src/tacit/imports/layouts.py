@@ -42,9 +42,9 @@ def understand(content: Any, where: str, choices: Choices) -> Reading:
         inner = [(name, _unwrapped(entry)) for name, entry in inner if isinstance(entry, dict | list)]
         inner = [(name, entry) for name, entry in inner if not isinstance(entry, dict) or _has_roles(entry, choices)]
         if inner:
-            return _joined(
-                "list of episodes", [understand(entry, f"{where}, {name}", choices) for name, entry in inner]
-            )
+            each = replace(choices, whole=True)
+            parts = [understand(entry, f"{where}, {name}", each) for name, entry in inner]
+            return _joined("list of episodes", parts)
         raise NoEpisodes(f"{where} has no observations and actions; it has {listed(content) or 'nothing'}")
     if isinstance(content, np.ndarray):
         return _from_dict({"observations": content, "actions": None}, where, choices)
@@ -86,19 +86,18 @@ def _joined(layout: str, readings: Sequence[Reading]) -> Reading:
 
 
 def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
+    inner = replace(choices, whole=True)
     if all(isinstance(entry, dict) for entry in content):
         if all(_is_step(entry) for entry in content):
             reading = _from_dict(_columns(content, where), where, choices)
             reading.layout = f"list of steps, {reading.layout}"
             return reading
-        parts = [understand(entry, f"{where}, episode {i}", choices) for i, entry in enumerate(content)]
+        parts = [understand(entry, f"{where}, episode {i}", inner) for i, entry in enumerate(content)]
         return _joined("list of episodes", parts)
     if not all(isinstance(entry, list | np.ndarray) for entry in content):
         raise NoEpisodes(f"{where} holds a list of things that are not episodes")
     if all(isinstance(entry, list) and entry and all(isinstance(step, dict) for step in entry) for entry in content):
-        parts = [
-            _from_dict(_columns(entry, where), f"{where}, episode {i}", choices) for i, entry in enumerate(content)
-        ]
+        parts = [_from_dict(_columns(entry, where), f"{where}, episode {i}", inner) for i, entry in enumerate(content)]
         return _joined("list of episodes, each a list of steps", parts)
     if all(isinstance(entry, np.ndarray) for entry in content):
         if len(content) not in TUPLES:
@@ -111,10 +110,10 @@ def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
             reading.layout = f"list of steps, {reading.layout}"
             return reading
         if _stacks(named[0]["observations"]) is not None:
-            parts = [_from_dict(entry, f"{where}, episode {i}", choices) for i, entry in enumerate(named)]
+            parts = [_from_dict(entry, f"{where}, episode {i}", inner) for i, entry in enumerate(named)]
             return _joined("list of episodes (states, actions, ...)", parts)
     # A list of episodes, each a list of tuples, one per step.
-    parts = [_from_list(list(entry), f"{where}, episode {i}", choices) for i, entry in enumerate(content)]
+    parts = [_from_list(list(entry), f"{where}, episode {i}", inner) for i, entry in enumerate(content)]
     return _joined("list of episodes, each a list of steps", parts)
 
 

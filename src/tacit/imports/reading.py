@@ -28,6 +28,8 @@ class Choices:
     """Steps after which episodes are cut off."""
     horizon: int | None = None
     """The environment's time limit, if it is known."""
+    whole: bool = False
+    """What is read is known to be one episode, unless it has marks: a jump in it is no end."""
 
 
 @dataclass

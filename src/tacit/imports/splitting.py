@@ -120,7 +120,7 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
         note = f"nothing marks the episodes: cut every {limit} steps, the environment's time limit"
         return _between(range(0, steps, limit), steps), "the time limit", [note]
     found = jumps(roles["observations"][:steps])
-    if len(found):
+    if len(found) and not choices.whole:
         raise UserError(
             f"{where} can be read in two ways: one episode of {steps} steps, or {len(found) + 1} episodes, because the "
             f"observations jump at row {found[0]}{' and others' if len(found) > 1 else ''}. Choose with "
