@@ -333,8 +333,8 @@ def _ends(
             )
         limit = horizon or (longest if target is None else longest + 1)
         facts.ends = f"those that are done before step {limit}"
-        ended = [d.ended if d.ended is not None else bool(d.done) and d.length < limit for _, d in kept]
-        return [end and d.pending is None for end, (_, d) in zip(ended, kept, strict=True)]
+        marked = [d.ended if d.ended is not None else bool(d.done) and d.length < limit for _, d in kept]
+        return [end and d.pending is None for end, (_, d) in zip(marked, kept, strict=True)]
     else:
         facts.ends = "not recorded: all count as cut off (--terminated all or short says otherwise)"
     result = []
