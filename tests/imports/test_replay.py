@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -221,3 +223,16 @@ def test_the_committed_benchmark_missed_nothing() -> None:
     assert set(table) == {*SPOILT, "sound", "seconds"}
     assert all(table[name]["noticed"] == table[name]["files"] == 20 for name in SPOILT)
     assert table["sound"] == {"files": 50, "refused": []}
+
+
+def test_short_episodes_count_neither_as_ended_nor_as_absorbed(cases: dict[str, tuple[Demonstrations, Any]]) -> None:
+    """What follows their end is not known. Ended ones would lie in the absorbing state up to the horizon."""
+    samples = pytest.importorskip("tacit.inverse.samples", reason="needs JAX")
+    data, _ = cases["tacit/Pendulum-v0"]
+    short = SPOILT["truncated episodes"](data, np.random.default_rng(0))
+    ended = replace(short, terminated=np.ones(len(short), bool))
+    interface = SimpleNamespace(encode=lambda observations: observations)
+    inputs = SimpleNamespace(rows=lambda observations, actions: observations)
+    assert samples.of_demonstrations(short, interface, inputs, "next", 100).absorbed == 0.0
+    share = 1.0 - ended.n_steps / (100 * len(ended))
+    assert samples.of_demonstrations(ended, interface, inputs, "next", 100).absorbed == pytest.approx(share)
