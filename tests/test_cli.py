@@ -181,7 +181,7 @@ def test_demos_make_show_validate_convert(cli):
     assert card["statistics"]["trajectories"] == 3
     assert card["env_kwargs"]["slip"] == 0.2
     assert "3 trajectories" in cli("demos", "show", "a.npz").stdout
-    assert "all fit" in cli("demos", "validate", "a.npz").stdout
+    assert "every move is possible" in cli("demos", "validate", "a.npz").stdout
     assert cli("demos", "convert", "a.npz", "b.csv").status == 0
     back = cli("demos", "convert", "b.csv", "c.npz", "--in-env", GRID, "--slip", 0.2, "--json").json()
     assert back["statistics"] == card["statistics"]

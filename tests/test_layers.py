@@ -23,7 +23,10 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("cost.learned cost.table cost.ensemble cost.bounds cost", "a learned cost as an artefact: NumPy alone"),
     ("policy", "a policy as an artefact: NumPy alone"),
     ("tabular forward.soft_policy_iteration", "finite MDPs and their exact planner"),
-    ("envs demos interop", "environments, demonstrations and their file formats, which name each other"),
+    (
+        "envs demos interop imports",
+        "environments, demonstrations and file formats, ours and others', which name each other",
+    ),
     ("run", "the run folder, with its demonstrations; it knows no algorithm"),
     ("presets algorithms", "names and settings; an algorithm's module is imported when somebody asks for its name"),
     ("evaluate_exact evaluate", "one protocol for every agent"),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
+REPEATED = ("--option", "--env", "--columns")
+"""Options with KEY=VALUE pairs."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
 _words: ContextVar[tuple[str, ...]] = ContextVar("words after `tacit`", default=())
 
@@ -54,11 +56,33 @@ def call(
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
+    args = _gathered(args)
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
     if isinstance(target, dict):
         return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
     return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+
+
+def _gathered(args: Sequence[str]) -> list[str]:
+    """The values of an option that is given more than once, all behind its first place: the last one would win."""
+    result: list[str] = []
+    values: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if name in REPEATED:
+            if name not in values:
+                values[name] = []
+                result.append(name)
+            current = values[name]
+            current += [value] if equals else []
+        elif current is not None and not arg.startswith("-"):
+            current.append(arg)
+        else:
+            current = None
+            result.append(arg)
+    return [word for arg in result for word in ((arg, *values[arg]) if arg in values else (arg,))]
 
 
 def open_run(name: str) -> Run:

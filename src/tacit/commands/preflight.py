@@ -59,7 +59,7 @@ def preflight(
         raise UserError(f"--steps must be at least 1 and --episodes at least 2, not {steps} and {episodes}")
     if keep is not None:
         check_folder("--keep", Path(keep).parent)
-    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr)
+    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, to_stderr, anyway=True)
     result, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
     if keep is not None:
         save(agent, keep)
