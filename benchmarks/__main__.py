@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 
 OURS = ("exact", "stepping", "ppo_speed", "traffic", "cost")
-NAMES = (*OURS, "methods", "sb3-speed", "sb3-quality")
+NAMES = (*OURS, "imports", "methods", "sb3-speed", "sb3-quality")
 
 if __name__ == "__main__":
     chosen, rest = sys.argv[1:2] or list(OURS), sys.argv[2:]

@@ -1,6 +1,6 @@
 """Demonstrations of your own: a table, arrays, or an old pickle, checked against the environment before they are used.
 
-On the command line: `tacit demos import log.csv --env ENV`, and `tacit demos from-pickle old.pkl -o new.npz`.
+On the command line: `tacit demos import log.csv --env ENV`, and the same for arrays, pickles and folders.
 """
 
 from pathlib import Path

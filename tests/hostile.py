@@ -129,10 +129,10 @@ def table_with_one_name_twice_among_many(folder: Path) -> Callable[[], Any]:
 
 
 def load_pickle(path: Path, *codes: bytes) -> Callable[[], Any]:
-    from tacit.interop import pickles
+    from tacit import imports
 
     path.write_bytes(b"\x80\x04" + b"".join(codes) + b".")
-    return lambda: pickles.demonstrations(path)
+    return lambda: imports.read(path)
 
 
 def doubled(levels: int) -> bytes:
@@ -150,10 +150,10 @@ def pickle_that_repeats_an_episode(folder: Path) -> Callable[[], Any]:
 
     episode = {"obs": np.zeros((20_001, 4)), "acts": np.zeros(20_000), "rewards": np.zeros(20_000)}
     content = pickle.dumps([episode] * 100_000, 4)
-    from tacit.interop import pickles
+    from tacit import imports
 
     (folder / "a.pkl").write_bytes(content)
-    return lambda: pickles.demonstrations(folder / "a.pkl")
+    return lambda: imports.read(folder / "a.pkl")
 
 
 @case
@@ -493,9 +493,12 @@ def attempt(name: str, folder: Path) -> str:
 
 def main(folder: str, *names: str) -> None:
     """Every case in a fork: the imports, which take longer than anything else, are made once."""
-    from tacit import demos, sweep_file  # noqa: F401
+    from tacit import (  # noqa: F401
+        demos,
+        imports,
+        sweep_file,
+    )
     from tacit.envs.traffic import files  # noqa: F401
-    from tacit.interop import pickles  # noqa: F401
 
     for name in names or CASES:
         own = Path(folder) / name

@@ -3,13 +3,14 @@
 import importlib.util
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 spec = importlib.util.spec_from_file_location("audit", ROOT / "tools" / "audit.py")
-audit = importlib.util.module_from_spec(spec)
+audit = sys.modules["audit"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(audit)
 
 HASH = "--hash=sha256:" + "0a" * 32
@@ -21,18 +22,32 @@ dependencies = ["one>=1.2", "two"]
 deep = ["three>=3,<4"]
 all = ["tacit[deep]"]
 dev = ["tacit[all]", "four[x]>=4"]
+sb3 = ["torch==9.9"]
+ray = []
+wandb = []
+onnx = []
+minari = []
+tensorboard = []
+[dependency-groups]
+build = ["back>=1"]
+release = [{ include-group = "build" }, "front"]
+extras = ["five<6"]
 """
 CORE = f"one==1.3 \\\n    {HASH}\ntwo==2.0 ; python_version < '3.12' \\\n    {HASH} \\\n    {HASH}\n"
+BUILD = f"back==1.0 {HASH}\n"
+RELEASE = BUILD + f"front==2.0 {HASH}\n"
+EXTRAS = CORE + f"five==5.0 {HASH}\n"
 DEV = CORE + f"# a remark\nthree==3.1 \\\n    {HASH}\nFour==4.0 {HASH}\n"
 
 
 @pytest.fixture
 def project(tmp_path):
-    def write(core=CORE, dev=DEV, text=PROJECT):
+    def write(text=PROJECT, **changed):
         (tmp_path / "requirements").mkdir(exist_ok=True)
         (tmp_path / "pyproject.toml").write_text(text)
-        (tmp_path / "requirements" / "core.lock").write_text(core)
-        (tmp_path / "requirements" / "dev.lock").write_text(dev)
+        locks = {"core": CORE, "dev": DEV, "build": BUILD, "release": RELEASE, "extras": EXTRAS} | changed
+        for name, lock in locks.items():
+            (tmp_path / "requirements" / f"{name}.lock").write_text(lock)
         return tmp_path
 
     return write
@@ -53,6 +68,12 @@ def test_good_lock_files(project):
         ({"dev": DEV.replace("Four==4.0", "five==4.0")}, "four is missing"),
         ({"dev": DEV.replace("one==1.3", "one==1.4")}, "one is 1.3 in core.lock and 1.4 in dev.lock"),
         ({"core": "--extra-index-url https://elsewhere.example\n" + CORE}, "is an option"),
+        ({"build": BUILD.replace(HASH, "")}, "build.lock: back 1.0 has no hash"),
+        ({"build": BUILD.replace("back==1.0", "back==0.9")}, "build.lock: back 0.9, and pyproject.toml asks for >=1"),
+        ({"release": BUILD}, "release.lock: front is missing"),
+        ({"release": RELEASE.replace("back", "Back2")}, "release.lock: back is missing"),
+        ({"extras": EXTRAS.replace("five==5.0", "five==6.0")}, "extras.lock: five 6.0"),
+        ({"extras": EXTRAS.replace("one==1.3", "one==1.4")}, "one is 1.4 in extras.lock and 1.3 in dev.lock"),
         ({"core": CORE.replace("one==1.3", "one==1.1")}, "core.lock: one 1.1, and pyproject.toml asks for >=1.2"),
     ],
 )

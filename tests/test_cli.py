@@ -15,7 +15,7 @@ import pytest
 import tacit.cli
 from tacit import algorithms as registry
 from tacit.errors import UserError
-from tacit.run import Run, progress
+from tacit.run import Run, terminal
 
 STUB = registry.Algorithm("stub", "for tests", "stub_algorithm")
 GRID = "tacit/Gridworld-v0"
@@ -99,7 +99,7 @@ class Broken:
     ],
 )
 def test_how_errors_end(cli, monkeypatch, error, status, text):
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Broken(error))
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Broken(error))
     output = cli("doctor")
     assert output.status == status
     assert text in output.stderr
@@ -108,7 +108,7 @@ def test_how_errors_end(cli, monkeypatch, error, status, text):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ModuleNotFoundError("No module named 'x'", name="x")])
 def test_bugs_keep_their_traceback(cli, monkeypatch, error):
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Broken(error))
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Broken(error))
     with pytest.raises(type(error)):
         cli("doctor")
 
@@ -121,7 +121,7 @@ def test_warnings_are_one_line(cli, monkeypatch):
 
             warnings.warn("mind\nthe gap", stacklevel=1)
 
-    monkeypatch.setattr(tacit.cli, "import_module", lambda name: Warns())
+    monkeypatch.setattr("tacit.commands.import_module", lambda name: Warns())
     assert cli("doctor").stderr == "warning: mind the gap\n"
 
 
@@ -181,7 +181,7 @@ def test_demos_make_show_validate_convert(cli):
     assert card["statistics"]["trajectories"] == 3
     assert card["env_kwargs"]["slip"] == 0.2
     assert "3 trajectories" in cli("demos", "show", "a.npz").stdout
-    assert "all fit" in cli("demos", "validate", "a.npz").stdout
+    assert "every move is possible" in cli("demos", "validate", "a.npz").stdout
     assert cli("demos", "convert", "a.npz", "b.csv").status == 0
     back = cli("demos", "convert", "b.csv", "c.npz", "--in-env", GRID, "--slip", 0.2, "--json").json()
     assert back["statistics"] == card["statistics"]
@@ -369,9 +369,9 @@ class Terminal(io.StringIO):
 
 def test_plain_progress_is_rate_limited_and_ends_with_the_last_line(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    with progress.live("count", total=10, stream=stream) as update:
+    with terminal.live("count", total=10, stream=stream) as update:
         for i in range(10):
             now[0] += 0.5
             update(f"i={i}")
@@ -387,7 +387,7 @@ def test_progress_tells_how_far_it_got_when_stopped():
     stream = io.StringIO()
 
     def stopped() -> None:
-        with progress.live("solve", stream=stream) as update:
+        with terminal.live("solve", stream=stream) as update:
             update("kkt 1e-3")
             raise KeyboardInterrupt
 
@@ -399,7 +399,7 @@ def test_progress_tells_how_far_it_got_when_stopped():
 def test_live_progress_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with progress.live("count", total=3, stream=stream) as update:
+    with terminal.live("count", total=3, stream=stream) as update:
         for i in range(3):
             update(f"[i={i}]")
     assert "3/3" in stream.getvalue()
@@ -410,7 +410,7 @@ def test_bar_and_time_left_stay_on_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
-    with progress.live("learning", total=3, stream=stream) as update:
+    with terminal.live("learning", total=3, stream=stream) as update:
         for _ in range(3):
             update("16,384 steps  12,345/s  return 1234  cost: learner 1.23, demonstrations 0.0024  feature gap 0.12")
     last = stream.getvalue().split("learning")[-1]

@@ -5,7 +5,7 @@ Fenced blocks of README.md and docs/*.md by language:
 python          run, all blocks of a page in one namespace and one temporary folder
 python slow     the same, but only with the long tests (a page with such a block is run as a whole there)
 python sb3      the same, but only where Stable-Baselines3 is installed
-shell           `tacit ...` lines are run through the command line (README and start.md, in the order of the page,
+shell           `tacit ...` lines are run through the command line (pages of WITH_COMMANDS, in their order,
                 together with the Python blocks); a comment `# exit status N` says what to expect; RUN is the newest run
                 with a model; `make` and `pip` lines are checked for names that exist
 text, or none   not run: output, maps, tables, formulas
@@ -33,7 +33,7 @@ from tacit.tabular import Solution
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-WITH_COMMANDS = [ROOT / "README.md", ROOT / "docs" / "start.md"]
+WITH_COMMANDS = [ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "docs" / "bring-your-logs.md"]
 OTHER_PAGES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LANGUAGES = {"python", "python slow", "python sb3", "shell", "text", "csv", "toml", "json", ""}

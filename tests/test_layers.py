@@ -18,7 +18,7 @@ ROOT = Path(tacit.__file__).parent
 
 LAYERS: tuple[tuple[str, str], ...] = (
     (
-        "errors log moved metrics stats machine startup terminal",
+        "errors log moved metrics stats startup run.machine run.terminal",
         "words, numbers and the machine: nothing of Tacit's own",
     ),
     ("run.storage run.disk", "files on disk, whatever they hold"),
@@ -26,7 +26,10 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("cost.learned cost.table cost.ensemble cost.bounds cost", "a learned cost as an artefact: NumPy alone"),
     ("policy", "a policy as an artefact: NumPy alone"),
     ("tabular forward.soft_policy_iteration", "finite MDPs and their exact planner"),
-    ("envs demos interop", "environments, demonstrations and their file formats, which name each other"),
+    (
+        "envs demos interop imports",
+        "environments, demonstrations and file formats, ours and others', which name each other",
+    ),
     ("run", "the run folder, with its demonstrations; it knows no algorithm"),
     (
         "presets settings algorithms",

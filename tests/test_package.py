@@ -151,6 +151,9 @@ def test_nothing_tells_people_to_install_somebody_elses_package() -> None:
     files = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / ".github" / "workflows" / "ci.yml",
         ROOT / "Makefile",
         ROOT / ".ci" / "run",
         ROOT / "pyproject.toml",
@@ -163,3 +166,17 @@ def test_nothing_tells_people_to_install_somebody_elses_package() -> None:
         f"{file.relative_to(ROOT)}: {match[0]}" for file in files for match in wrong.finditer(file.read_text("utf-8"))
     ]
     assert not found
+
+
+def test_the_classifiers_claim_what_the_workflow_runs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert re.search(r"run: \.ci/run$", workflow, re.MULTILINE)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert re.search(r"run: make test-python PYTHON=python$", workflow, re.MULTILINE)
+    run = set(re.findall(r'"(3\.\d+)"', workflow))
+    claimed = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line}
+    assert claimed == run
+    systems = [line for line in project["classifiers"] if line.startswith("Operating System")]
+    assert set(re.findall(r"runs-on: (\S+)", workflow)) == {"ubuntu-latest"}
+    assert systems == ["Operating System :: POSIX :: Linux"]

@@ -15,14 +15,39 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = {"core.lock": None, "dev.lock": "dev"}
-"""Lock file: the extra that it is for."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What a lock file is for."""
+
+    extras: tuple[str, ...] = ()
+    group: str | None = None
+    """A dependency group of pyproject.toml."""
+    project: bool = True
+    """Does it hold the dependencies of the project?"""
+    without: frozenset[str] = frozenset()
+    """Packages that are left out on purpose."""
+
+
+LOCKS = {
+    "core.lock": Lock(),
+    "dev.lock": Lock(extras=("dev",)),
+    "build.lock": Lock(group="build", project=False),
+    "release.lock": Lock(group="release", project=False),
+    # torch: builds of one version, with and without CUDA, differ from index to index.
+    "extras.lock": Lock(
+        extras=("sb3", "ray", "wandb", "onnx", "minari", "tensorboard"), group="extras", without=frozenset({"torch"})
+    ),
+}
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 CLEAN, FOUND, UNKNOWN = 0, 1, 2
 
@@ -35,13 +60,20 @@ def entries(lock: str) -> Iterator[tuple[str, int]]:
             yield HASH.sub("", words).strip(), len(HASH.findall(words))
 
 
-def wanted(project: dict[str, object], extra: str | None) -> list[Requirement]:
-    """What pyproject.toml asks for, the extras of the project itself written out."""
+def wanted(project: dict[str, Any], lock: Lock) -> list[Requirement]:
+    """What pyproject.toml asks for, the extras of the project itself and groups within groups written out."""
     table = project["project"]
-    assert isinstance(table, dict)
-    extras = table.get("optional-dependencies", {})
-    texts = list(table.get("dependencies", []))
-    waiting, seen = [extra] if extra else [], set()
+    extras, groups = table.get("optional-dependencies", {}), project.get("dependency-groups", {})
+    texts = list(table.get("dependencies", [])) if lock.project else []
+    waiting = [*lock.extras]
+    seen: set[str] = set()
+    members = list(groups[lock.group]) if lock.group else []
+    while members:
+        member = members.pop()
+        if isinstance(member, str):
+            texts.append(member)
+        else:
+            members += groups[member["include-group"]]
     while waiting:
         one = waiting.pop()
         if one in seen:
@@ -53,7 +85,7 @@ def wanted(project: dict[str, object], extra: str | None) -> list[Requirement]:
                 waiting += sorted(requirement.extras)
             else:
                 texts.append(text)
-    return [Requirement(text) for text in texts]
+    return [requirement for text in texts if (requirement := Requirement(text)).name not in lock.without]
 
 
 def problems(root: Path) -> list[str]:
@@ -61,7 +93,7 @@ def problems(root: Path) -> list[str]:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     found: list[str] = []
     pinned: dict[str, dict[str, set[str]]] = {}
-    for name, extra in LOCKS.items():
+    for name, lock in LOCKS.items():
         versions: dict[str, set[str]] = {}
         for text, hashes in entries((root / "requirements" / name).read_text("utf-8")):
             if text.startswith("-"):
@@ -75,7 +107,7 @@ def problems(root: Path) -> list[str]:
             if not hashes:
                 found.append(f"{name}: {requirement.name} {pins[0]} has no hash")
             versions.setdefault(canonicalize_name(requirement.name), set()).add(pins[0])
-        for requirement in wanted(project, extra):
+        for requirement in wanted(project, lock):
             there = versions.get(canonicalize_name(requirement.name))
             if there is None:
                 found.append(f"{name}: {requirement.name} is missing, and pyproject.toml asks for it: make lock")
@@ -83,11 +115,12 @@ def problems(root: Path) -> list[str]:
                 has = ", ".join(sorted(there))
                 found.append(f"{name}: {requirement.name} {has}, and pyproject.toml asks for {requirement.specifier}")
         pinned[name] = versions
-    for package, versions_of in pinned["core.lock"].items():
-        other = pinned["dev.lock"].get(package)
-        if other != versions_of:
-            has = ", ".join(sorted(other or ())) or "none"
-            found.append(f"{package} is {', '.join(sorted(versions_of))} in core.lock and {has} in dev.lock")
+    for name, versions in pinned.items():
+        for package, versions_of in versions.items():
+            other = pinned["dev.lock"].get(package)
+            if other != versions_of and (other is not None or name == "core.lock"):
+                has = ", ".join(sorted(other or ())) or "none"
+                found.append(f"{package} is {', '.join(sorted(versions_of))} in {name} and {has} in dev.lock")
     return found
 
 

@@ -45,7 +45,7 @@ GROUP = "tacit.algorithms"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One line for a list, and where the code is."""
+    """An algorithm: its line in a list, and where its code is."""
 
     name: str
     summary: str
@@ -204,9 +204,9 @@ def find(name: str, *, here: bool = False) -> Algorithm:
     installed = {entry.name: entry for entry in entry_points()}
     if name in installed:
         return _installed(installed[name])
-    known = [*ALGORITHMS, *installed]
+    names = [*ALGORITHMS, *installed]
     hint = "" if "." not in name else f" (one of your own is named {name}:MyMethod, after the object in that module)"
-    raise UserError(f"there is no algorithm {name!r}; {did_you_mean(name, known)}{hint}")
+    raise UserError(f"there is no algorithm {name!r}; {did_you_mean(name, names)}{hint}")
 
 
 def every() -> Iterable[Algorithm]:
@@ -264,7 +264,7 @@ def _described(name: str, target: str, method: Any) -> Algorithm:
 def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> Any:
     """A Config from plain JSON or TOML; UserError for settings that it does not have, or of another type."""
     kinds = get_type_hints(config_class)
-    known = [field.name for field in dataclasses.fields(config_class)]
+    fields = [field.name for field in dataclasses.fields(config_class)]
     retired = getattr(config_class, "HISTORY", UNCHANGED).retired
     values = {}
     for name, value in settings.items():
@@ -273,8 +273,8 @@ def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> 
             if (tuple(value) if isinstance(value, list) else value) != only:
                 raise UserError(f"{where}: {name} has no effect, because {why}: leave it out")
             continue
-        if name not in known:
-            raise UserError(f"{where}: this version does not know {name!r}; {did_you_mean(name, known)}")
+        if name not in fields:
+            raise UserError(f"{where}: this version does not know {name!r}; {did_you_mean(name, fields)}")
         try:
             values[name] = _as_kind(value, kinds[name])
         except (TypeError, OverflowError):
@@ -307,9 +307,9 @@ def _as_kind(value: Any, kind: Any) -> Any:
         if any(value == one and type(value) is type(one) for one in args):
             return value
     elif origin is tuple and isinstance(value, list | tuple):
-        each = args[:1] * len(value) if args[1:] == (...,) else args
-        if len(each) == len(value):
-            return tuple(_as_kind(v, one) for v, one in zip(value, each, strict=True))
+        kinds = args[:1] * len(value) if args[1:] == (...,) else args
+        if len(kinds) == len(value):
+            return tuple(_as_kind(v, one) for v, one in zip(value, kinds, strict=True))
     elif kind is float and type(value) in (int, float):
         return float(value)
     elif kind is int and type(value) is float and value.is_integer():

@@ -1,4 +1,4 @@
-"""The command line: `tacit VERB ...`, one module of `tacit.commands` a verb, imported only when it is asked for.
+"""The command line: `tacit VERB ...`, one module of `tacit.commands` per verb, imported only when it is asked for.
 
 Exit status: 0 done, 1 the run or the check failed, 2 the input was wrong, 130 stopped with Ctrl-C. A mistake of the
 user's gives one line on stderr and no traceback; a traceback is always a bug.
@@ -15,8 +15,9 @@ import traceback
 import warnings
 from importlib import import_module
 
-from tacit import log, startup, terminal
+from tacit import log, startup
 from tacit.errors import RunFailed, UserError, install_command
+from tacit.run import terminal
 
 VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",
@@ -33,13 +34,13 @@ VERBS = {
     "eval": "measure a run's policy and cost against the truth",
     "calibrate": "choose the threshold of a learned cost, with a guarantee",
     "explain": "say in words what a run has learned, and what cannot be known",
-    "retrain": "train a fresh agent on a learned cost: does the cost work by itself?",
-    "transfer": "the same in another environment that has the cost's inputs",
+    "retrain": "train a fresh agent on a learned cost: does the cost work without its own policy?",
+    "transfer": "train a fresh agent on a learned cost in another environment",
     "certify": "check an exact solution again, from its weights alone",
     "reproduce": "measure an experiment again: numbers, table, figure",
     "report": "write one HTML page about one or more runs",
     "export": "take a policy and a cost to ONNX, torch or Stable-Baselines3",
-    "doctor": "versions, threads, and what is missing",
+    "doctor": "check this installation: versions, threads, and what is missing",
 }
 
 # Which extra brings a module that the core does without.
@@ -121,12 +122,10 @@ def _dispatch(args: list[str]) -> int:
         hint = f"did you mean `tacit {close[0]}`?" if close else "`tacit --help` lists the commands"
         raise UserError(f"there is no command {verb!r}; {hint}")
     try:
-        command = import_module(f"tacit.commands.{verb}")
-        startup.loaded()
-        status = command.main(rest)
+        status: int = import_module("tacit.commands").run(verb, rest)
+        return status
     except SystemExit as stop:  # tyro, after --help (0) or on arguments that do not parse (2)
         return stop.code if isinstance(stop.code, int) else 2
-    return int(status or 0)
 
 
 def usage() -> str:

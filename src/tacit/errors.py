@@ -23,8 +23,8 @@ class RunFailed(RuntimeError):
     """The input was fine but the run did not succeed (diverged, infeasible, check failed). Exit status 1."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about a name that does not exist: the nearest one that does, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"

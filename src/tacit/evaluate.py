@@ -33,8 +33,8 @@ from tacit.evaluate_exact import (
     excess_over_expert,
     reachable_states,
 )
-from tacit.run.progress import Update, live
 from tacit.run.summary import Measured, Row, Table
+from tacit.run.terminal import Update, live
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -214,7 +214,7 @@ def _require_finite(name: str, values: Any) -> None:
 
 def _outcome(info: Info, copy: int, names: Sequence[str] | None) -> str:
     """How the episode of this copy has just ended, "" if the environment does not say."""
-    codes = (info.get("final_info") or {}).get("outcome")
+    codes = (info.get("final_info") or info).get("outcome")  # without autoreset in the same step there is no final_info
     return "" if names is None or codes is None else names[int(codes[copy])]
 
 

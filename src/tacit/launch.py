@@ -121,18 +121,20 @@ def resolve(
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     demos: str | Demonstrations | None = None,
+    anyway: bool | None = None,
     say: Say = log.say,
 ) -> tuple[dict[str, Any], Demonstrations | None]:
     """(what `Run.start` wants to know, demonstrations); UserError for what cannot work. Nothing is written.
 
     `settings` are put on top of the preset, which is the algorithm's own when none is named. Without `demos` an
-    algorithm that learns gets those that come with Tacit, or the built-in expert's.
+    algorithm that learns gets those that come with Tacit, or the built-in expert's. Unless `anyway` is None, the
+    demonstrations of others are replayed: what certainly does not fit is refused, or with `anyway` only said.
     """
     algorithm = find(algo)
     config = algorithm.config(env, preset, settings)
     given = dict(env_kwargs or {})
     if algorithm.learns and (algorithm.needs_demos or demos is not None or _demonstrated(env)):
-        given, data, path = prepare(env, given, demos, seed, say)
+        given, data, path = prepare(env, given, demos, seed, say, anyway)
     elif demos is not None:
         raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {_called(demos)}")
     else:
@@ -156,7 +158,12 @@ def _demonstrated(env: str) -> bool:
 
 
 def prepare(
-    env: str, given: Mapping[str, Any], demos: str | Demonstrations | None, seed: int, say: Say
+    env: str,
+    given: Mapping[str, Any],
+    demos: str | Demonstrations | None,
+    seed: int,
+    say: Say,
+    anyway: bool | None = None,
 ) -> tuple[dict[str, Any], Demonstrations, str | None]:
     """(complete options of the environment, demonstrations, their file).
 
@@ -201,7 +208,25 @@ def prepare(
             demonstrations.validate(data, made)
         finally:
             made.close()
+    if anyway is not None and path != str(included):
+        _replay(env, env_kwargs, data, demos, say, anyway)
     return env_kwargs, data, path
+
+
+def _replay(env: str, env_kwargs: Mapping[str, Any], data: Demonstrations, named: str, say: Say, anyway: bool) -> None:
+    """Say what replaying finds doubtful; UserError for what is certainly wrong, unless it is to be learned anyway."""
+    from tacit.demos.replay import check_in
+
+    result = check_in(env, env_kwargs, data)
+    for text in result.texts("doubt"):
+        say(f"warning: {named}: {text}")
+    wrong = "; ".join(result.texts("wrong"))
+    if wrong and not anyway:
+        raise UserError(
+            f"{named} does not fit {env}: {wrong}. `tacit demos validate` shows more; --anyway learns from it even so"
+        )
+    if wrong:
+        say(f"warning: {named} does not fit {env}: {wrong}")
 
 
 def _better_made(env: str, given: Mapping[str, Any], included: str) -> bool:

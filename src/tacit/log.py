@@ -53,7 +53,7 @@ def shown(level: int = NORMAL) -> Iterator[None]:
 
 @contextmanager
 def bars(wanted: bool = True) -> Iterator[None]:
-    """Within this block progress is a bar on stderr, if that is a terminal (see `tacit.run.progress`)."""
+    """Within this block progress is a bar on stderr, if that is a terminal (see `tacit.run.terminal`)."""
     token = _bars.set(wanted)
     try:
         yield

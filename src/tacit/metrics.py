@@ -146,6 +146,11 @@ AGENTS = {
 }
 """Labels of the rows of a summary's table, in their order."""
 
+ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
+"""How episodes end, where the environment says it."""
+DETECTION = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
+"""A cost as a detector of truly constrained states, in the order of tables."""
+
 ALIASES = {"violation_rate": "violation_rate_step", "expected_return": "return", "expected_length": "length"}
 """Other keys under which run folders may store the same quantities."""
 

@@ -13,7 +13,7 @@ from types import ModuleType
 MOVED = {
     "tacit.calibration": "tacit.cost.calibration",
     "tacit.cell_rules": "tacit.explain.cells",
-    "tacit.compiled": "tacit.machine",
+    "tacit.compiled": "tacit.run.machine",
     "tacit.cost_card": "tacit.cost.card",
     "tacit.cost_ensemble": "tacit.cost.ensemble",
     "tacit.cost_quality": "tacit.cost.quality",
@@ -31,7 +31,7 @@ MOVED = {
     "tacit.nets": "tacit.forward.nets",
     "tacit.normalize": "tacit.forward.normalize",
     "tacit.preflight": "tacit.explain.preflight",
-    "tacit.progress": "tacit.run.progress",
+    "tacit.progress": "tacit.run.terminal",
     "tacit.report.findings": "tacit.explain.findings",
     "tacit.rule_plots": "tacit.plots.rules",
     "tacit.rules": "tacit.explain.rules",
@@ -42,7 +42,7 @@ MOVED = {
     "tacit.sweep_ray": "tacit.sweep.ray",
     "tacit.sweep_time": "tacit.sweep.time",
     "tacit.sweep_worker": "tacit.sweep.worker",
-    "tacit.threads": "tacit.machine",
+    "tacit.threads": "tacit.run.machine",
     "tacit.video": "tacit.plots.video",
 }
 

@@ -1,4 +1,4 @@
-"""What comes before everything else when Tacit runs as a program (`tacit`, `python -m tacit`), and not in a library.
+"""What runs before everything else when Tacit is a program (`tacit`, `python -m tacit`). As a library it does nothing.
 
 Modules are not looked for in the current folder: it may hold what somebody has sent. `python -m` puts it in front.
 

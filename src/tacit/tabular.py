@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit.errors import UserError
-from tacit.machine import one_blas_thread
+from tacit.run.machine import one_blas_thread
 
 if TYPE_CHECKING:
     from tacit.inverse.certificate import Certificate

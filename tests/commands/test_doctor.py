@@ -67,7 +67,7 @@ def test_every_missing_extra_is_explained(installed, capsys):
         assert extra["purpose"], f"say in PURPOSES what {name} is for"
     assert found["extras"]["all"]["missing"] == ["jax", "optax", "equinox", "mujoco", "imageio", "imageio-ffmpeg"]
     assert "tacit" not in {package for extra in found["extras"].values() for package in extra["missing"]}
-    assert doctor.main([]) == 0
+    assert doctor.doctor() == 0
     printed = capsys.readouterr().out
     for name in declared:
         assert f"to get {name}: pip install 'tacit-icrl[{name}]'" in printed
@@ -109,7 +109,7 @@ def test_the_same_without_a_clone(monkeypatch, tmp_path):
 )
 def test_wrong_versions(installed, capsys, changes, said, status):
     installed(**changes)
-    assert doctor.main([]) == status
+    assert doctor.doctor() == status
     assert said in capsys.readouterr().out
 
 

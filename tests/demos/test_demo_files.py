@@ -99,7 +99,7 @@ def test_failed_save_leaves_the_old_file(tmp_path, expert):
 def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(UserError, match=r"nothing\.npz does not exist"):
         d.load(tmp_path / "nothing.npz")
-    with pytest.raises(UserError, match="is a folder, not a regular file"):
+    with pytest.raises(UserError, match=r"is not a demonstration file.*tacit demos import"):
         d.load(tmp_path)
     for content in (b"", b"PK", b"hello" * 100, b"\x80\x04N."):
         path = tmp_path / "foreign.npz"
@@ -124,7 +124,7 @@ def _card(**changes):
     ("change", "message"),
     [
         (_without("actions.npy"), "lacks actions"),
-        (_without("card.json"), r"has no card\.json: .*convert"),
+        (_without("card.json"), r"has no card\.json.*tacit demos import"),
         (_without("costs.npy"), "do not match the hash"),
         (_with("evil.npy", b""), r"holds 'evil\.npy', which is no part"),
         (_with("rewards.npy", b"\x93NUMPY"), "truncated or damaged"),
@@ -345,14 +345,14 @@ def test_plain_arrays(tmp_path):
     data = continuous()
     path = tmp_path / "mine.npz"
     np.savez(path, **{**data.arrays(), "terminated": np.array([1, 0])})
-    with pytest.raises(UserError, match="tacit demos convert"):
+    with pytest.raises(UserError, match="tacit demos import"):
         d.load(path)
     same(d.from_npz(path, card={"note": "mine"}), data)
     assert d.convert(path, tmp_path / "new.npz").sha256 == data.sha256
     np.savez(path, observations=data.observations)
     with pytest.raises(UserError, match=r"mine\.npz lacks actions, rewards"):
         d.from_npz(path)
-    with pytest.raises(UserError, match=r"imported from \.csv and \.npz"):
+    with pytest.raises(UserError, match=r"only \.csv and \.npz files are converted"):
         d.convert(tmp_path / "x.parquet", tmp_path / "y.npz")
 
 

@@ -12,12 +12,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import demos, make_spec
+from tacit import demos, imports, make_spec
 from tacit.cli import main
 from tacit.errors import UserError
 from tacit.interop import pickles
@@ -42,39 +43,50 @@ def fails(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> Non
 # Tables and arrays ---------------------------------------------------------------------------------------------------
 
 
+def cart(steps: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """(observations, actions) of a cart that was really driven."""
+    env = gymnasium.make(CART)
+    rows, actions = [env.reset(seed=0)[0]], [1, 0] * (steps // 2)
+    rows += [env.step(action)[0] for action in actions]
+    return np.stack(rows), np.array(actions)
+
+
 def test_a_table_for_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("log.csv").write_text(
-        "episode,step,obs_x,obs_v,obs_angle,obs_rate,act,reward,terminated\n"
-        "a,0,0,0,0.1,0,1,1,\na,1,0.1,0.2,0.1,0,0,1,1\na,2,0.2,0.1,0.3,0,,,\n"
-    )
+    rows, actions = cart()
+    lines = [f"a,{t},{','.join(map(repr, row.tolist()))}," for t, row in enumerate(rows)]
+    table = [line + (f"{actions[t]},1," if t < 2 else ",,") for t, line in enumerate(lines)]
+    header = "episode,step,obs_x,obs_v,obs_angle,obs_rate,act,reward,terminated"
+    Path("log.csv").write_text("\n".join([header, *table]) + "\n")
     assert main(["demos", "import", "log.csv", "--env", CART]) == 0, capsys.readouterr().err
     data = demos.load("log.npz")
     assert data.card["env"] == CART
     assert data.card["feature_names"] == ["x", "v", "angle", "rate"]
     np.testing.assert_array_equal(data.actions, [1, 0])
+    np.testing.assert_array_equal(data.observations, rows)
     fails(["demos", "import", "log.csv"], "log.npz exists", capsys)
-    text = Path("log.csv").read_text().replace(",0.3,", ",9,")
-    Path("wide.csv").write_text(text)
-    fails(["demos", "import", "wide.csv", "--env", CART], "wide.csv does not fit CartPole-v1", capsys)
+    wide = [line.replace(repr(float(rows[2, 2])), "9") for line in table]
+    Path("wide.csv").write_text("\n".join([header, *wide]) + "\n")
+    fails(["demos", "import", "wide.csv", "--env", CART, "-o", "x.npz"], "wide.csv does not fit CartPole-v1", capsys)
     fails(["demos", "import", "log.csv", "-o", "x.npz", "--option", "a=1"], "say which one with --env", capsys)
     fails(["demos", "import", "log.csv", "-o", "x.npz", "--env", "CartPole-v77"], "no environment", capsys)
-    fails(["demos", "import", "log.txt", "-o", "x.npz"], "cannot read 'log.txt'", capsys)
+    fails(["demos", "import", "log.doc", "-o", "x.npz"], "cannot read 'log.doc'", capsys)
 
 
 def test_arrays_for_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, actions = cart(4)
     arrays = {
-        "observations": np.zeros((5, 4), np.float32),
-        "actions": np.array([[0.0], [1.0], [1.0]]),  # how some programs write discrete actions
-        "rewards": np.ones(3),
-        "lengths": np.array([2, 1]),
-        "terminated": np.array([0, 1]),
+        "observations": np.concatenate([rows, rows]),
+        "actions": np.concatenate([actions, actions])[:, None].astype(float),  # how some write discrete actions
+        "rewards": np.ones(8),
+        "lengths": np.array([4, 4]),
+        "terminated": np.array([0, 0]),
     }
     np.savez("arrays.npz", **arrays)
     assert main(["demos", "import", "arrays.npz", "--env", CART, "-o", "mine.npz"]) == 0, capsys.readouterr().err
     data = demos.load("mine.npz")
-    np.testing.assert_array_equal(data.actions, [0, 1, 1])
+    np.testing.assert_array_equal(data.actions, [*actions, *actions])
     assert data.actions.dtype == np.int64
-    np.savez("bad.npz", **{**arrays, "actions": np.array([0.5, 1, 1])})
+    np.savez("bad.npz", **{**arrays, "actions": np.full(8, 0.5)})
     fails(["demos", "import", "bad.npz", "--env", CART, "-o", "x.npz"], "the environment's are integers", capsys)
 
 
@@ -240,16 +252,18 @@ def episodes() -> list[dict[str, Any]]:
 
 def test_demonstrations_of_a_pickle(capsys: pytest.CaptureFixture[str]) -> None:
     Path("old.pkl").write_bytes(pickle.dumps(episodes()))
-    assert main(["demos", "from-pickle", "old.pkl", "-o", "new.npz"]) == 0, capsys.readouterr().err
+    assert main(["demos", "import", "old.pkl", "-o", "new.npz"]) == 0, capsys.readouterr().err
     data = demos.load("new.npz")
     np.testing.assert_array_equal(data.lengths, [4, 2])
     np.testing.assert_array_equal(data[1].observations, episodes()[1]["original_observations"])
-    fails(["demos", "import", "old.pkl", "-o", "x.npz"], "tacit demos from-pickle", capsys)
-    fails(["demos", "from-pickle", "old.pkl", "-o", "x.npz", "--env", CART], "does not fit CartPole-v1", capsys)
+    assert main(["demos", "from-pickle", "old.pkl", "-o", "old.npz"]) == 0
+    assert "is now `tacit demos import`" in capsys.readouterr().err
+    assert demos.load("old.npz").sha256 == data.sha256
+    fails(["demos", "import", "old.pkl", "-o", "x.npz", "--env", CART], "does not fit CartPole-v1", capsys)
     short = [{**e, "original_observations": e["original_observations"][:-1]} for e in episodes()]
     Path("short.pkl").write_bytes(pickle.dumps(short))
-    fails(["demos", "from-pickle", "short.pkl", "-o", "x.npz"], "one observation more than actions", capsys)
-    assert main(["demos", "from-pickle", "short.pkl", "-o", "x.npz", "--drop-unfinished"]) == 0
+    assert main(["demos", "import", "short.pkl", "-o", "x.npz"]) == 0
+    assert "the last action of 2 episodes was dropped" in " ".join(capsys.readouterr().out.split())
     np.testing.assert_array_equal(demos.load("x.npz").lengths, [3, 1])
 
 
@@ -260,14 +274,18 @@ def test_other_layouts() -> None:
     one["terminal"] = np.array([0, 0, 0, 1])
     one["cost"] = np.arange(4.0)
     Path("one.pkl").write_bytes(pickle.dumps(one))
-    data = pickles.demonstrations("one.pkl")
+    data = imports.read("one.pkl")
     assert data.terminated.all()
     np.testing.assert_array_equal(data.observations, episodes()[0]["original_observations"])
     np.testing.assert_array_equal(data.costs, np.arange(4.0))
     whole = demos.expert_demonstrations(make_spec("paper"), n=3, seed=0)
     Path("whole.pkl").write_bytes(pickle.dumps(whole.arrays()))
-    assert pickles.demonstrations("whole.pkl").sha256 == whole.sha256
-    for content, said in ((7, "holds a int"), ([], "holds a list"), ([{"acts": [1]}], "no observations")):
+    assert imports.read("whole.pkl").sha256 == whole.sha256
+    for content, said in (
+        (7, "single numbers|without names"),
+        ([], "no episodes"),
+        ([{"acts": [1]}], "no observations"),
+    ):
         Path("bad.pkl").write_bytes(pickle.dumps(content))
         with pytest.raises(UserError, match=said):
-            pickles.demonstrations("bad.pkl")
+            imports.read("bad.pkl")

@@ -300,13 +300,13 @@ def test_a_cost_finds_its_inputs_in_a_flattened_environment(tank: str) -> None:
 
 
 class Batch(gym.vector.VectorEnv):
-    """Two numbers; `late` resets in the next step."""
+    """Two numbers."""
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
-    def __init__(self, num_envs: int = 1, late: bool = False, pairs: bool = False) -> None:
+    def __init__(self, num_envs: int = 1, mode: str = "SameStep", pairs: bool = False) -> None:
         self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP if late else AutoresetMode.SAME_STEP}
+        self.metadata = {"autoreset_mode": AutoresetMode(mode)}
         box = spaces.Box(-1, 1, (2,), np.float32)
         self.single_observation_space = spaces.Dict({"a": box}) if pairs else box
         self.single_action_space = spaces.Discrete(2)
@@ -321,8 +321,9 @@ def batch() -> str:
 
 def test_an_environment_that_is_only_batched(batch: str) -> None:
     assert isinstance(making.make_vec(batch, 3), Batch)
-    with pytest.raises(UserError, match="do not reset within the same step, and it has no single version"):
-        making.make_vec(batch, 3, late=True)
+    assert isinstance(making.make_vec(batch, 3, mode="NextStep"), Batch)
+    with pytest.raises(UserError, match="do not reset by themselves, and it has no single version"):
+        making.make_vec(batch, 3, mode="Disabled")
     with pytest.raises(UserError, match="are not flat"):
         making.make_vec(batch, 3, pairs=True)
     with pytest.raises(UserError, match="only a batched one"):

@@ -373,3 +373,22 @@ def test_several_pictures_at_once():
     assert depth.render().shape == (64, 64)
     depth.close()
     first.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("No module named 'mujoco'", name="mujoco"), "need MuJoCo: pip install 'tacit-icrl"),
+        (ImportError("its core bindings are missing or corrupted"), "broken, as by an upgrade .* pip uninstall mujoco"),
+    ],
+)
+def test_without_a_mujoco_that_works(monkeypatch, error, said):
+    class Missing:
+        def find_spec(self, name, path=None, target=None):
+            if name == "mujoco":
+                raise error
+
+    monkeypatch.delitem(sys.modules, "mujoco", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    with pytest.raises(UserError, match=said):
+        load_model(find_task("Ant"))

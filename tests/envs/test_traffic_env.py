@@ -372,10 +372,10 @@ def test_wrong_input_is_refused(traffic: layout.Traffic) -> None:
     with pytest.raises(UserError, match="one number, or 2"):
         env.reset(options={"problem": [0, 1, 0]})
     for wrong in (1.5, "7", [0, 1.5], -1):
-        with pytest.raises(UserError, match="a seed is a whole number"):
+        with pytest.raises(UserError, match="a seed must be a whole number"):
             env.reset(seed=wrong)  # type: ignore[arg-type]
     for wrong in (1.5, -1):
-        with pytest.raises(UserError, match="a seed is a whole number"):
+        with pytest.raises(UserError, match="a seed must be a whole number"):
             TrafficEnv(traffic=traffic).reset(seed=wrong)  # type: ignore[arg-type]
     for count in ({"num_envs": 2.5}, {"max_episode_steps": 2.5}):
         with pytest.raises(UserError, match="is a whole number, at least 1"):

@@ -1,4 +1,4 @@
-"""Costs around environments: Gymnasium's checker, the right observation, penalties, ends, vectors, and the shield."""
+"""Costs around environments: Gymnasium's checker, the right observation, penalties, ends, vectors, the unknown."""
 
 from __future__ import annotations
 
@@ -12,48 +12,11 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import tacit
-from tacit.cost import Inputs, LearnedCost
 from tacit.cost.table import TableCost
-from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper, simulate
+from tacit.envs.wrappers import CostWrapper, ShieldWrapper, VectorCostWrapper
 from tacit.errors import UserError
 from tacit.evaluate import evaluate
-
-
-class Line(gym.Env):
-    """x moves by the action; episodes last `length` steps."""
-
-    feature_names = ("y", "x")
-    observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float64)
-
-    def __init__(self, discrete: bool = False, length: int = 5) -> None:
-        self.length = length
-        self.discrete = discrete
-        self.action_space = gym.spaces.Discrete(3) if discrete else gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.t = 0.0, 0
-        return self._obs(), {}
-
-    def _obs(self):
-        return np.array([7.0, self.x])
-
-    def step(self, action):
-        self.x += float(action) - 1.0 if self.discrete else float(np.asarray(action)[0])
-        self.t += 1
-        return self._obs(), 1.0, False, self.t >= self.length, {"cost": 9.0}
-
-
-def rising(at: str = "next", act: bool = False, **fields) -> LearnedCost:
-    """2 sigmoid(4 x - 4), of x alone, or 2 sigmoid(4 action - 4): half of the ceiling at 1."""
-    names, columns = (("action[0]",), (1,)) if act else (("x",), (0,))
-    inputs = Inputs(names, columns, 1, 1 if act else 0, np.zeros(1, np.float32), np.ones(1, np.float32), squash=False)
-    arrays = (np.array([2.0], np.float32), np.array([[4.0]], np.float32), np.array([[-4.0]], np.float32))
-    return LearnedCost(inputs, *arrays, at=at, **fields)
-
-
-def expected(x) -> float:
-    return 2.0 / (1.0 + np.exp(-(4.0 * np.asarray(x) - 4.0)))
+from wrapper_helpers import Line, expected, rising
 
 
 def test_the_checker_is_content():
@@ -196,99 +159,145 @@ def test_dictionaries_are_flattened():
     np.testing.assert_allclose(cost, expected(0.5), rtol=1e-5)
 
 
-def forward(obs, actions):
-    return obs + np.concatenate([np.zeros_like(actions), actions], axis=1)
+# What a cost knows nothing about ------------------------------------------------------------------------------------
 
 
-def test_the_shield_keeps_out():
-    env = ShieldWrapper(Line(length=100), rising(threshold=1.0), predict=forward)
+class Broken(Line):
+    """The sensor of y or x gives `value` from the second step on."""
+
+    def __init__(self, value=np.nan, entry=1, **options):
+        super().__init__(**options)
+        self.value, self.entry = value, entry
+
+    def _obs(self):
+        obs = super()._obs()
+        if self.t >= 2:
+            obs[self.entry] = self.value
+        return obs
+
+
+STAND = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize("at", ["next", "current"])
+@pytest.mark.parametrize("entry", [0, 1])  # an entry that the cost does not read is a broken sensor, too
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_what_is_not_finite_is_forbidden(value, entry, at):
+    env = CostWrapper(Broken(value, entry), rising(at, threshold=1.9), penalty=3.0)
     env.reset(seed=0)
-    for _ in range(50):
-        obs, *_, info = env.step(np.array([0.4], np.float32))
-        assert obs[1] <= 1.0 + 1e-6
-        assert info["shielded"] == (info["action"] is not None and float(info["action"][0]) != np.float32(0.4))
-    assert env.steps == 50
-    assert env.interventions == env.episode_interventions > 30
-    assert env.stuck == 0
-    env.reset()
-    assert env.episode_interventions == 0 < env.interventions
+    infos, rewards = [], []
+    for _ in range(4):
+        _, reward, *_, info = env.step(STAND)
+        infos.append(info)
+        rewards.append(reward)
+    unknown = [False, True, True, True] if at == "next" else [False, False, True, True]
+    assert [info["unknown"] for info in infos] == [info["forbidden"] for info in infos] == unknown
+    assert [info["unknown_steps"] for info in infos] == np.cumsum(unknown).tolist()
+    assert infos[3]["cost"] == 2.0  # the ceiling of 2 sigmoid(...)
+    np.testing.assert_allclose(rewards, [1 - 3 * info["cost"] for info in infos])
+    assert ("x is" if entry else "entry 0 is") in infos[3]["unknown_reason"]
+    assert "unknown_reason" not in infos[0]
 
 
-def test_the_nearest_allowed_action_is_taken():
-    env = ShieldWrapper(Line(), rising("current", act=True, threshold=float(expected(0.5))), candidates=4000)
+def test_unknown_ends_an_episode_and_needs_no_threshold():
+    env = CostWrapper(Broken(), rising(threshold=1.9), terminate=True)
     env.reset(seed=0)
-    done = env.step(np.array([0.9], np.float32))[4]["action"]
-    assert 0.49 < float(done[0]) <= 0.5
-    assert env.step(np.array([0.3], np.float32))[4]["action"][0] == np.float32(0.3)
-
-
-def test_a_brake_and_no_way_out():
-    env = ShieldWrapper(Line(), rising(threshold=1.0), predict=forward, instead=np.array([-1.0], np.float32))
+    assert [env.step(STAND)[2] for _ in range(2)] == [False, True]
+    env = CostWrapper(Broken(), rising())
     env.reset(seed=0)
-    env.step(np.array([0.9], np.float32))
-    assert env.step(np.array([1.0], np.float32))[4]["action"][0] == -1.0
-    stuck = ShieldWrapper(
-        Line(discrete=True), rising(threshold=1.0), predict=lambda obs, a: np.tile([[7.0, 50.0]], (len(a), 1))
-    )
-    stuck.reset(seed=0)
-    stuck.step(1)
-    assert stuck.stuck == stuck.interventions == 1
+    assert "forbidden" not in env.step(STAND)[4]
+    assert env.step(STAND)[4]["forbidden"] is True
 
 
-def test_a_shield_that_cannot_work_is_refused():
-    with pytest.raises(UserError, match="predict=model"):
-        ShieldWrapper(Line(), rising(threshold=1.0))
-    with pytest.raises(UserError, match="no action is better"):
-        ShieldWrapper(Line(), rising("current", threshold=1.0))
-    with pytest.raises(UserError, match="tacit calibrate"):
-        ShieldWrapper(Line(), rising(), predict=forward)
-    with pytest.raises(UserError, match="is no action"):
-        ShieldWrapper(Line(), rising(threshold=1.0), predict=forward, instead=np.array([9.0], np.float32))
-    with pytest.raises(UserError, match="nearest"):
-        ShieldWrapper(Line(), rising(threshold=1.0), predict=forward, instead="best")
+def test_what_was_never_seen_is_forbidden():
+    """By the card, by hand, and by the card of a cost that this one is a part of."""
+    low, high = [-0.25], [0.25]
+    card = rising(threshold=1.9).with_card(seen={"low": low, "high": high})
+    whole = rising(threshold=1.9).with_card(inputs=["z", "x"], seen={"low": [0.0, *low], "high": [0.0, *high]})
+    for cost, seen in ((card, None), (whole, None), (rising(threshold=1.9), (low, high)), (card, (-9.0, 0.25))):
+        env = CostWrapper(Line(), cost, seen=seen)
+        env.reset(seed=0)
+        unknown = []
+        for _ in range(3):
+            *_, info = env.step(np.array([0.125], np.float32))
+            unknown.append(info["forbidden"])
+            assert info["cost"] == pytest.approx(expected(0.125 * len(unknown)), rel=1e-5)
+        assert unknown == [False, False, True]
+        assert info["unknown_reason"].startswith("x = 0.375 is outside of what was seen (")
+    off = CostWrapper(Line(), card, seen=(-np.inf, np.inf))
+    off.reset(seed=0)
+    assert not off.step(np.array([0.9], np.float32))[4]["unknown"]
+    with pytest.raises(UserError, match="one for each of x"):
+        CostWrapper(Line(), card, seen=([0.0, 1.0], [2.0, 3.0]))
+    for damaged in ({"low": [0.0]}, {"low": [0.0, 1.0], "high": [0.0, 1.0]}, {"low": ["a"], "high": [0.0]}, 3):
+        with pytest.raises(UserError, match="card of this cost is damaged"):
+            CostWrapper(Line(), rising().with_card(seen=damaged))
 
 
-def test_trying_actions_on_a_copy_of_the_gridworld():
-    env = gym.make("tacit/Gridworld-v0", slip=0.0)
-    spec = env.unwrapped.grid
-    table = np.tile(spec.constrained[:, None] * 5.0, (1, spec.n_actions)).astype(np.float64)
-    cost = TableCost(spec.cells, table, np.zeros(1))
-    costed = CostWrapper(env, cost)
-    costed.reset(seed=0)
-    assert costed.step(0)[4]["cost"] == 0.0
-    with pytest.raises(UserError, match="no action is better"):  # of the cell acted in
-        ShieldWrapper(env, replace(cost, threshold=1.0))
-    # The same cells as a cost of the state that is reached.
-    inputs = Inputs(("row", "column"), (0, 1), 2, 0, np.zeros(2, np.float32), np.ones(2, np.float32), squash=False)
-    wall = LearnedCost(
-        inputs,
-        np.array([5.0, 0.0], np.float32),
-        np.array([[0.0], [30.0]], np.float32),
-        np.array([[-30.0], [-30.0 * 3.5]], np.float32),
-        threshold=2.0,
-    )
-    wall = replace(wall, lam=np.array([0.0, 5.0], np.float32))  # column > 3.5
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_the_unknown_in_vectors_is_that_of_the_copies(mode):
+    makers = [lambda: Broken(length=3), lambda: Line(length=4), lambda: Broken(np.inf, 0, length=5)]
+    seen = ([-0.5], [0.5])
+    envs = VectorCostWrapper(SyncVectorEnv(makers, autoreset_mode=mode), rising(threshold=1.9), seen=seen)
+    singles = [CostWrapper(make(), rising(threshold=1.9), seen=seen) for make in makers]
+    envs.reset(seed=0)
+    for single in singles:
+        single.reset(seed=0)
+    over = [False] * 3
+    for actions in np.random.default_rng(0).uniform(-1, 1, (15, 3, 1)).astype(np.float32):
+        *_, info = envs.step(actions)
+        for i, single in enumerate(singles):
+            if over[i]:
+                single.reset()
+                over[i] = False
+                if mode is AutoresetMode.NEXT_STEP:
+                    assert not info["unknown"][i]
+                    assert not info["forbidden"][i]
+                    assert info["cost"][i] == 0.0
+                    continue
+            *_, cut, own = single.step(actions[i])
+            for key in ("unknown", "forbidden", "unknown_steps"):
+                assert info[key][i] == own[key], key
+            assert info["cost"][i] == pytest.approx(own["cost"], rel=1e-5)
+            if own["unknown"]:
+                assert info["unknown_reason"][i] == own["unknown_reason"]
+                assert info["_unknown_reason"][i]
+            over[i] = cut
+    assert envs.unknown_steps.min() > 0
+
+
+def test_a_table_of_states_is_asked_about_a_broken_sensor():
+    table = TableCost(np.array([[0, 0], [0, 1]]), np.array([[0.0], [3.0]]), np.zeros(1), threshold=1.0)
+
+    class Cells(Broken):
+        feature_names = ("row", "column")
+
+        def _obs(self):
+            return super()._obs() * [0.0, 1.0]
+
+    env = CostWrapper(Cells(), table)
     env.reset(seed=0)
-    shield = ShieldWrapper(env, wall, predict=simulate(env))
-    obs, _ = shield.reset(seed=0)
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        obs, _, terminated, truncated, _ = shield.step(int(rng.integers(spec.n_actions)))
-        assert obs[1] <= 3
-        if terminated or truncated:
-            obs, _ = shield.reset()
-    assert shield.interventions > 0
+    infos = [env.step(STAND)[4] for _ in range(3)]
+    assert [info["forbidden"] for info in infos] == [False, False, True]
+    assert infos[2]["cost"] == 3.0
+    with pytest.raises(UserError, match="seen"):
+        CostWrapper(Cells(), table, seen=([0.0], [1.0]))
 
 
-def test_trying_actions_on_a_robot():
-    pytest.importorskip("mujoco")
-    env = gym.make("tacit/Pendulum-v0")
-    predict = simulate(env)
-    obs, _ = env.reset(seed=0)
-    for action in env.action_space.sample()[None].repeat(3, axis=0) * np.array([[1.0], [0.5], [-1.0]], np.float32):
-        ahead = predict(obs, action[None])[0]
-        obs = env.step(action)[0]
-        np.testing.assert_allclose(ahead, obs, atol=1e-12)
+def test_thresholds_and_costs_that_are_not_numbers():
+    for wrap in (
+        lambda: CostWrapper(Line(), rising(), threshold=np.nan),
+        lambda: CostWrapper(Line(), rising(threshold=np.nan), terminate=True),
+        lambda: VectorCostWrapper(SyncVectorEnv([Line]), rising(), threshold=np.nan),
+        lambda: ShieldWrapper(Line(), rising("current", act=True), threshold=np.nan),
+    ):
+        with pytest.raises(UserError, match="nothing would be forbidden"):
+            wrap()
+    env = CostWrapper(Line(), replace(rising(threshold=1.0), lam=np.array([np.nan], np.float32)))
+    env.reset(seed=0)
+    info = env.step(STAND)[4]
+    assert info["forbidden"]
+    assert info["unknown_reason"] == "the cost is not a number"
 
 
 def test_public_names():

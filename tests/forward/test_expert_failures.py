@@ -401,7 +401,7 @@ def test_diverging_training(cli):
         (("tacit/Ant-v0", "--total-steps", 0), "total_steps must be at least 1, not 0"),
         (("tacit/Ant-v0", "--demonstrations", -1), "demonstrations cannot be negative"),
         (("tacit/Ant-v0", "--budget", -1), "budget cannot be negative"),
-        (("tacit/Ant-v0", "--lr", 0), "lr positive"),
+        (("tacit/Ant-v0", "--lr", 0), "lr must be positive"),
         (("tacit/Gridworld-v0", "--margin", 1), "margin is for environments"),
         (("Blackjack-v1",), 'does not report info["cost"]'),
     ],

@@ -129,7 +129,7 @@ def test_threads_step_the_copies_and_change_no_number():
     _, first = ppo.gather(one, CONFIG, before)
     _, second = ppo.gather(two, config, after)
     np.testing.assert_array_equal(first.next_obs, second.next_obs)
-    with pytest.raises(UserError, match="threads is at least 1"):
+    with pytest.raises(UserError, match="threads must be at least 1"):
         ppo.init(one, dataclasses.replace(CONFIG, threads=0), 0)
     one.close()
     two.close()

@@ -180,7 +180,7 @@ def test_published_presets():
         (["bc", "tacit/Pendulum-v0", "--held-out", "50"], "nothing is left"),
         (["bc", "tacit/Pendulum-v0", "--held-out", "15", "--calibration", "40"], "held_out is 15 of 10"),
         (["bc", "tacit/Pendulum-v0", "--lr", "inf"], "lr must be a finite number"),
-        (["bc", "tacit/Pendulum-v0", "--hidden", "0"], "hidden are sizes"),
+        (["bc", "tacit/Pendulum-v0", "--hidden", "0"], "hidden must be sizes"),
     ],
 )
 def test_bad_input(args, words, tmp_path, monkeypatch, capsys):

@@ -350,7 +350,7 @@ def test_guard_resets_a_trapped_policy():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"moments": "all"}, "moments is absorbing, normalised or sum"),
+        ({"moments": "all"}, "moments must be absorbing, normalised or sum"),
         ({"use_action": True}, 'use at="current"'),
         ({"lr_zeta": -1.0}, "lr_zeta cannot be negative"),
         ({"replay_share": 1.0}, "replay_share"),

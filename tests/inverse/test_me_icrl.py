@@ -300,7 +300,7 @@ def test_in_a_run_folder(tmp_path, monkeypatch):
         ({"use_action": True}, 'use at="current"'),
         ({"anneal": 0.0}, "anneal must be above 0 and at most 1"),
         ({"inputs": ("x_positon",)}, "did you mean 'x_position'"),
-        ({"layers": (0,)}, "layers are sizes of at least 1"),
+        ({"layers": (0,)}, "layers must be sizes of at least 1"),
         ({"rollout_steps": 500}, "multiple of"),
         ({"backward_steps": 0}, "backward_steps must be at least 1"),
         ({"treshold": 1}, "does not know 'treshold'"),

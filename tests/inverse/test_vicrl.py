@@ -198,7 +198,7 @@ def test_in_a_run_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"prior": (0.9, 0.0)}, "prior are positive"),
+        ({"prior": (0.9, 0.0)}, "prior must be positive"),
         ({"prior": (0.9,)}, "not of type"),
         ({"cost": "median"}, "cost"),
         ({"replay_share": 1.0}, "replay_share"),

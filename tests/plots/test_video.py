@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from pathlib import Path
@@ -91,3 +92,32 @@ def test_no_pictures_is_a_sentence() -> None:
     config = {"algo": "x", "env": "tacit-test/Counter-v0", "env_kwargs": {"colour": 1}, "config": {}, "seed": 0}
     text = render_report([RunData("run", config, True, policy=still)])  # type: ignore[arg-type]
     assert "No pictures: tacit-test/Counter-v0 cannot be made with render_mode" in Page(text).text
+
+
+@pytest.mark.parametrize("chosen", [None, "x11"])
+def test_pictures_need_no_screen(chosen: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SDL reads its driver when a picture is drawn; afterwards, and where the user has chosen, nothing is changed."""
+    drivers = []
+
+    class Noted(Counter):
+        def render(self) -> Any:
+            drivers.append(os.environ.get("SDL_VIDEODRIVER"))
+            return super().render()
+
+    monkeypatch.setitem(
+        gym.registry, "tacit-test/Noted-v0", gym.envs.registration.EnvSpec("tacit-test/Noted-v0", Noted)
+    )
+    if chosen is None:
+        monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
+    else:
+        monkeypatch.setenv("SDL_VIDEODRIVER", chosen)
+    filmstrip("tacit-test/Noted-v0", {}, lambda obs, rng: np.zeros((1, 1), np.float32))
+    record("tacit-test/Noted-v0", {}, lambda obs, rng: np.zeros((1, 1), np.float32), tmp_path / "a.gif")
+    assert set(drivers) == {chosen or "dummy"}
+    assert os.environ.get("SDL_VIDEODRIVER") == chosen
+
+
+def test_stock_pictures_are_drawn_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pygame")
+    filmstrip("CartPole-v1", {}, lambda obs, rng: np.zeros(1, int))
+    assert "XDG" not in capfd.readouterr().err

@@ -18,10 +18,9 @@ from tacit.errors import UserError
 from tacit.evaluate import cost_quality, evaluate_exact
 from tacit.forward.soft_policy_iteration import plan
 from tacit.report import load_run, render_report, write_report
-from tacit.report.film import columns
+from tacit.report.constraint import rule
 from tacit.report.html import emphasised, measured, number
-from tacit.report.rule import rule
-from tacit.report.sections import provenance
+from tacit.report.sections import film_columns, provenance
 from tacit.run import Run, storage
 
 STAGES = (1.0, 0.3, 0.1)
@@ -480,7 +479,7 @@ def test_commands_in_what_is_read_are_code(copy: Run) -> None:
 
 @pytest.mark.parametrize(("pictures", "beside"), [(1, 1), (2, 2), (5, 5), (6, 3), (7, 4), (8, 4)])
 def test_rows_of_a_film_are_equally_full(pictures: int, beside: int) -> None:
-    assert columns(pictures) == beside
+    assert film_columns(pictures) == beside
 
 
 def test_powers_of_ten() -> None:

@@ -27,7 +27,7 @@ from tacit.launch import execute, start_run
 from tacit.report import load_run, render_report, write_report
 from tacit.report.constraint import constraint, important, views
 from tacit.report.data import RunData
-from tacit.report.film import columns
+from tacit.report.sections import film_columns as columns
 from tacit.run import Run, storage
 
 SETTINGS = {
@@ -224,7 +224,7 @@ def test_a_renderer_that_fails_is_only_a_sentence(pendulum: Run, monkeypatch: py
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no <OpenGL> here.\nand a long story")
 
-    monkeypatch.setattr("tacit.report.film.filmstrip", fail)
+    monkeypatch.setattr("tacit.report.sections.filmstrip", fail)
     text = render_report([replace(load_run(pendulum), costs={}, samples={}, metrics=[])])
     assert "No pictures: no &lt;OpenGL&gt; here.</p>" in text
 

@@ -23,6 +23,7 @@ from tacit.reproduce import (
     Row,
     Staged,
     figures,
+    gridworld,
     overall,
     parts,
     published,
@@ -289,7 +290,7 @@ def test_the_gridworld_against_stochasticity():
     ]
     found = results_of(runs, [("slip 0.3: gacl", 0)])
     experiment = replace(EXPERIMENTS["grid-curves"], rows={name: Row(name) for name in ("mce", "gacl")})
-    text = tables.grid(experiment, found)
+    text = gridworld.table(experiment, found)
     first = text.split("\n\n**")[0]
     assert "| mce | -7.000 ± 1.000 | -9.000 n=1 |" in first
     assert "over 2 seeds (fewer where n says so)" in text
@@ -698,7 +699,7 @@ def test_the_list_for_machines(cli, tmp_path, monkeypatch):
     assert found["robots"]["results"] == "written by another version of Tacit"
     assert found["grid-maps"]["results"] == "not there"
     output = cli("reproduce", "robots", "--keep", "--dry-run")
-    assert "nothing is taken over from results/robots.json, which was written by another version" in output.stderr
+    assert "results/robots.json is ignored: it was written by another version" in output.stderr
     for content, words in (
         ("{", "is not valid JSON"),
         ('{"schema": 1, "provenance": {}, "runs": [{}]}', "'seed' is missing"),

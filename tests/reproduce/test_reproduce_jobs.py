@@ -90,7 +90,7 @@ def test_damaged_earlier_results_are_no_reason_to_stop(cli):
         storage.write_json("results/larger.json", {"schema": 1, "runs": runs})
         plan = cli("reproduce", "small", "--keep", "--dry-run")
         assert plan.status == 0, plan.stderr
-        assert "nothing is taken over from" in plan.stderr
+        assert "results/larger.json is ignored" in plan.stderr
 
 
 def test_why_nothing_can_be_drawn(cli):
@@ -205,7 +205,7 @@ def test_records_of_the_same_runs_are_taken_from_other_experiments(cli, tmp_path
     Path("results/small.json").write_text("{")
     output = cli("reproduce", "larger", "--keep", "--dry-run")
     assert output.status == 0
-    assert "nothing is taken over from there: results/small.json is not valid JSON" in output.stderr
+    assert "earlier results are ignored: results/small.json is not valid JSON" in output.stderr
     assert cli("reproduce", "small", "--keep", "--dry-run").status == 2
     # One that collects other numbers has none of it.
     assert "taken over" not in cli("reproduce", "other", "--keep", "--dry-run").stderr

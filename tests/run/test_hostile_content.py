@@ -13,14 +13,13 @@ import pytest
 import hostile
 import tacit
 from tacit import demos as demonstrations
-from tacit import terminal
 from tacit.cli import main
 from tacit.cost import load_cost
 from tacit.cost.ensemble import CostEnsemble
 from tacit.envs.gridworld import make_spec
 from tacit.envs.gridworld_map import large_map
 from tacit.errors import UserError
-from tacit.run import Run, storage
+from tacit.run import Run, storage, terminal
 from tacit.run.trainer import resume_point
 
 ENV = {**os.environ, "PYTHONPATH": str(Path(tacit.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -192,6 +191,7 @@ def test_checkpoints_without_metadata(state, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="a job in the background ignores Ctrl-C")
 @pytest.mark.parametrize("seconds", [0.3, 0.7, 1.2, 2.5])
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c(seconds, times, tmp_path):

@@ -56,7 +56,7 @@ def grid_job(seed: int = 0, **settings) -> Job:
 
 def test_workers_share_what_is_compiled_in_the_users_cache(tmp_path, monkeypatch):
     """Never beside the runs, which are passed on; and what the user has set stays."""
-    from tacit.machine import compiled_cache
+    from tacit.run.machine import compiled_cache
 
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         monkeypatch.delenv(name, raising=False)
@@ -214,7 +214,7 @@ def test_workers_end_with_the_sweep(tmp_path, how):
         parent.kill()
     assert parent.returncode == (130 if how == signal.SIGINT else -9)
     if how == signal.SIGINT:
-        assert "the same command goes on from here" in errors
+        assert "the same command continues from here" in errors
         assert "Traceback" not in errors
         assert [job["status"] for job in storage.read_json("runs/endless.json")["jobs"]] == ["open", "open"]
     wait_until(lambda: not any(in_use(path) for path in folders))
@@ -393,7 +393,7 @@ def test_forecasts():
     assert "about 50 s" in sweep_time.forecast(tasks, 100, known)  # not less than the longest
     assert "about 3 min of work" in sweep_time.forecast(tasks, None, known)
     text = sweep_time.forecast([*tasks, Task(Job("b", "e"), Path("nowhere/b"))], 1, known)
-    assert "and an unknown time (no earlier run of b on e" in text
+    assert "and an unknown time (there is no earlier run of b on e" in text
     assert [sweep_time.in_words(s) for s in (3, 600, 7200)] == ["3 s", "10 min", "2.0 h"]
     assert sweep_time.listed(range(12), most=2) == "0, 1 and 10 more"
 

@@ -12,7 +12,7 @@ import pytest
 from tacit.errors import UserError
 from tacit.run import storage
 from tacit.sweep import Job, run_jobs
-from tacit.sweep.ray import knock
+from tacit.sweep.ray import check_address
 
 SETTINGS = {"total_steps": 10_240, "n_envs": 8, "eval_episodes": 4, "demonstrations": 0, "checkpoint_every": 1}
 
@@ -22,14 +22,14 @@ def test_addresses_where_nobody_is(monkeypatch):
     started = time.monotonic()
     for address in ("127.0.0.1:9", "ray://127.0.0.1:9", "[::1]:9", "localhost:99999999"):
         with pytest.raises(UserError, match="no Ray cluster at"):
-            knock(address)
+            check_address(address)
     for address in ("", "127.0.0.1", "http://127.0.0.1:9", "ray://"):
         with pytest.raises(UserError, match="HOST:PORT"):
-            knock(address)
+            check_address(address)
     assert time.monotonic() - started < 10
     monkeypatch.setattr("tacit.sweep.ray.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"tacit-icrl\[ray\]"):
-        knock("auto")
+        check_address("auto")
 
 
 @pytest.mark.slow

@@ -1,33 +1,37 @@
-"""One module a verb of the command line; `main(args)` runs it and returns an exit status (None is 0).
+"""The commands: one module per verb, with a function of the same name whose parameters are the options.
 
-A module's docstring is the text of `tacit VERB --help`. What the modules share is here: calling a typed function with
-command-line arguments, finding a run folder, and printing results.
+A module's docstring is the text of `tacit VERB --help`. A module that needs more than a function has `main(args)`. What
+the modules share is here: calling a typed function with command-line arguments, finding a run folder, printing results.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from tacit import startup
 from tacit.errors import UserError
-from tacit.run import storage
-from tacit.terminal import clean, raw
+from tacit.run import Run, storage
+from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from tacit.run import Run
 
 # Positional arguments with their names in capitals, as the help texts write them.
 RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
+REPEATED = ("--option", "--env", "--columns")
+"""Options with KEY=VALUE pairs."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
@@ -56,12 +60,30 @@ def _whole(word: str) -> int:
         return int(value)
 
 
+_words: ContextVar[tuple[str, ...]] = ContextVar("words after `tacit`", default=())
+
+
+def run(verb: str, args: list[str]) -> int:
+    """Run a command; returns its exit status."""
+    module = import_module(f"tacit.commands.{verb}")
+    startup.loaded()
+    _words.set((verb, *args))
+    if hasattr(module, "main"):
+        return int(module.main(args) or 0)
+    return int(call(getattr(module, verb), verb, module.__doc__, args) or 0)
+
+
+def command_line() -> str:
+    """The command that runs, as one would type it: for the record."""
+    return shlex.join(["tacit", *_words.get()])
+
+
 def call(
     target: Callable[..., Any] | dict[str, Callable[..., Any]], verb: str, doc: str | None, args: list[str]
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
-    args = ["--help" if arg == "--help-all" else arg for arg in args]
+    args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
     text += "\n\nEvery command takes -q (only warnings and errors on stderr) and -v (also what is read and written)."
@@ -71,11 +93,38 @@ def call(
         return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
 
 
+def _gathered(args: Sequence[str]) -> list[str]:
+    """The values of an option that is given more than once, all behind its first place: the last one would win."""
+    result: list[str] = []
+    values: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if name in REPEATED:
+            if name not in values:
+                values[name] = []
+                result.append(name)
+            current = values[name]
+            current += [value] if equals else []
+        elif current is not None and not arg.startswith("-"):
+            current.append(arg)
+        else:
+            current = None
+            result.append(arg)
+    return [word for arg in result for word in ((arg, *values[arg]) if arg in values else (arg,))]
+
+
 def open_run(name: str) -> Run:
     """A run by its path, by its name within ./runs or the beginning of it, or as `latest`."""
     from tacit.run.find import find_run
 
     return find_run(name)
+
+
+def require_finished(run: Run) -> None:
+    """UserError for a run that is not finished."""
+    if not run.done:
+        raise UserError(f"{run.path} is not finished: continue it with `tacit resume {run.path}`")
 
 
 def check_folder(option: str, folder: Path) -> None:

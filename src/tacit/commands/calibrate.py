@@ -15,14 +15,13 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import RunPath, call, open_run, print_json
+from tacit.commands import RunPath, open_run, print_json, require_finished
 from tacit.cost.calibration import calibrate_run
 from tacit.demos import load
-from tacit.errors import UserError
 from tacit.explain import refresh_explanation
 from tacit.run.summary import CalibrationEntry
 
@@ -42,8 +41,7 @@ def calibrate(
         json: Print the result as JSON.
     """
     opened = open_run(run)
-    if not opened.done:
-        raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
+    require_finished(opened)
     calibrations = calibrate_run(
         opened, None if demos is None else load(demos), delta, None if against is None else load(against)
     )
@@ -86,7 +84,3 @@ def lines(name: str, entry: CalibrationEntry) -> list[str]:
     else:
         words.append("  Power: not measured. Give trajectories that ought to be rejected with --against FILE.")
     return words
-
-
-def main(args: list[str]) -> Any:
-    return call(calibrate, "calibrate", __doc__, args)

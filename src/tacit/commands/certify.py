@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tacit.commands import RunPath, call, new_table, number, open_run, print_json, print_table
+from tacit.commands import RunPath, new_table, number, open_run, print_json, print_table, require_finished
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.exact_run import recheck
 
@@ -45,8 +45,7 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
         raise UserError(
             f"only exact solutions have a certificate; {opened.path} was learned with {opened.config['algo']}"
         )
-    if not opened.done:
-        raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
+    require_finished(opened)
     stored = opened.read("certificate.json")
     if not isinstance(stored, dict):
         raise UserError(f"{opened.path}/certificate.json does not hold a certificate")
@@ -79,7 +78,3 @@ def _agree(stored: Any, recomputed: float) -> bool:
     if math.isnan(recomputed) or math.isinf(recomputed):
         return math.isnan(stored) if math.isnan(recomputed) else stored == recomputed
     return abs(stored - recomputed) <= TOLERANCE * (1.0 + abs(recomputed))
-
-
-def main(args: list[str]) -> Any:
-    return call(certify, "certify", __doc__, args)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.algorithms import find
-from tacit.commands import call, demo_film, print_json
+from tacit.commands import demo_film, print_json
 from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
 from tacit.commands.summary import print_summary
 from tacit.cost.table import TableCost
@@ -107,7 +107,3 @@ def _keeps(spec: GridworldSpec, rate: float | None) -> str:
         return "The expert never breaks the constraint in these demonstrations."
     slips = f"A step slips with probability {spec.slip:g}, so even the expert" if spec.slip else "The expert"
     return f"{slips} breaks the constraint in {rate:.2%} of the demonstrated steps."
-
-
-def main(args: list[str]) -> Any:
-    return call(demo, "demo", __doc__, args)

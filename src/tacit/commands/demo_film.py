@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.plots.video import Actor
-from tacit.terminal import raw
+from tacit.run.terminal import raw
 
 SHADES = " .:-=+*#%@"
 GAP, FRAME_SECONDS, MOST_STEPS = 6, 0.25, 24

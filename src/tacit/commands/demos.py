@@ -5,11 +5,13 @@ There is one file format: .npz with arrays and a JSON card, without pickles. doc
 Examples:
   tacit demos make tacit/Gridworld-v0 --slip 0.2 --n 50 --seed 0 -o expert.npz
   tacit demos show expert.npz
-  tacit demos validate expert.npz                       does it fit the environment that it names?
+  tacit demos validate expert.npz                       does it fit the environment that it names? Steps are replayed.
+  tacit demos validate expert.npz --env tacit/Ant-v0 --all
   tacit demos validate expert.npz tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert logs.csv demos.npz --in-env tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert demos.npz table.csv
-  tacit demos import logs.csv --env my_package:Reactor-v0       your own logs, checked against your environment
+  tacit demos import logs.csv --env my_package:Reactor-v0       your own logs, replayed in your environment
+  tacit demos import rollouts/ --env tacit/HalfCheetah-v0 -o mine.npz      a folder of pickles, arrays or tables
   tacit demos import minari:D4RL/pen/expert-v2 -o pen.npz       a Minari dataset
   tacit demos export demos.npz minari:mine/tank/operators-v0
 """
@@ -17,7 +19,9 @@ Examples:
 from __future__ import annotations
 
 import json as json_module
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,15 +31,22 @@ from tacit import demos as demonstrations
 from tacit.commands import EnvId, FilePath, call, facts, key_values, print_json
 from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
 from tacit.demos import Demonstrations
-from tacit.demos.convert import read_any
 from tacit.demos.data import Card
+from tacit.demos.replay import check as replay
+from tacit.demos.verdict import Check
+from tacit.envs.families import Options as Kwargs
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import check_standalone, has_expert
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
-from tacit.interop.pickles import demonstrations as from_pickle_file
+from tacit.imports.api import refuse, target_of
+from tacit.imports.importing import import_files
+from tacit.imports.names import parsed
+from tacit.imports.reading import Choices
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
+Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH...")]
+EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV [KEY=VALUE]")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Output = Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
 
@@ -96,22 +107,26 @@ def validate(
     /,
     *,
     options: Options = EnvOptions(),  # noqa: B008 (frozen)
+    all: bool = False,
     json: bool = False,
 ) -> None:
-    """Check a file, and whether it fits an environment. The exit status is 2 if it does not.
+    """Check a file, and whether it fits an environment, by replaying steps. The exit status is 2 if it does not.
 
     Args:
         file: Demonstration file.
-        env: Environment. If left out, the one that the file names.
+        env: Environment. If left out, the one that the file names. Also as --env ENV.
         options: Options of the environment. If left out, those in the file.
-        json: Print the problems as JSON.
+        all: Replay every step, not a sample.
+        json: Print the result as JSON.
     """
     demos = demonstrations.load(file)
     named = demos.card.get("env")
-    target = env or named
+    words = [word for word in options.env if "=" not in word]
+    options = replace(options, env=tuple(word for word in options.env if "=" in word))
+    target = env or (words[0] if words else named)
     if target is None:
         raise UserError(f"{file} does not name an environment: say which one, tacit demos validate {file} ENV")
-    if env is None and ":" in target:
+    if env is None and not words and ":" in target:
         raise UserError(
             f"{file} names {target}, and making it imports the module {target.rpartition(':')[0]}: if you trust that, "
             f"say so: tacit demos validate {file} {target}"
@@ -120,14 +135,21 @@ def validate(
     if not given and target == named:
         given = demos.card.get("env_kwargs") or {}
         check_standalone(target, given, file)
-    problems = demonstrations.problems(demos, _build(target, resolve_env(target, given)))
+    built = _build(target, resolve_env(target, given))
+    problems = demonstrations.problems(demos, built)
+    result = None if problems and not hasattr(built, "states_of") else replay(demos, built, every=all)
     if json:
-        print_json({"file": file, "env": target, "problems": problems})
-    elif not problems:
-        print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, all fit {target}")
+        found = None if result is None else result.to_dict()
+        print_json({"file": file, "env": target, "problems": problems, "check": found})
+    elif not problems and result is not None:
+        print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, {target}")
+        facts(_verdict_rows(result))
     if problems:
         more = f" (and {len(problems) - 3} more problems; --json lists them)" if len(problems) > 3 else ""
-        raise UserError(f"{file} does not fit {target}: {'; '.join(problems[:3])}{more}")
+        why = [] if result is None or result.level != "wrong" else result.texts("wrong")[:1]
+        raise UserError(f"{file} does not fit {target}: {'; '.join([*why, *problems[:3]])}{more}")
+    if result is not None and result.level == "wrong":
+        raise UserError(f"{file} does not fit {target}: {'; '.join(result.texts('wrong'))}")
 
 
 def convert(
@@ -159,45 +181,93 @@ def convert(
 
 
 def import_(
-    source: Annotated[str, tyro.conf.arg(metavar="SOURCE")],
+    paths: Paths,
     /,
     *,
-    env: OptionalEnv = None,
+    env: EnvAndOptions = (),
     option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
     out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
+    layout: Annotated[str | None, tyro.conf.arg(metavar="LAYOUT")] = None,
+    shift: Annotated[int | None, tyro.conf.arg(metavar="{-1,0,1}")] = None,
+    columns: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROLE=NAME")] = (),
+    terminated: Annotated[str | None, tyro.conf.arg(metavar="WHICH")] = None,
+    rewards: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None,
+    cut: Annotated[int | None, tyro.conf.arg(metavar="STEPS")] = None,
+    anyway: bool = False,
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Import a .csv table, .npz arrays, or a Minari dataset, checked against an environment.
+    """Import files and folders of others: tables, arrays, pickles, tensors, HDF5, JSON, Minari datasets.
 
     Args:
-        source: log.csv, arrays.npz or minari:DATASET.
-        env: Environment that the data come from. With it every step is checked before anything is written.
+        paths: Files and folders, or minari:DATASET. Several are put together.
+        env: Environment that the data come from, and its options. Steps are replayed before anything is written.
         option: Options of that environment.
         out: File to write, something.npz. If left out, it is named after the source.
-        drop_unfinished: Drop last actions of a table whose outcome was not recorded.
-        json: Print the file's card as JSON.
+        layout: Where episodes begin: one-episode, jumps, every:N; or which axis is which: episodes-first, steps-first.
+        shift: 0: action t was taken in row t. 1: row t is where action t led. -1: action t was taken in row t + 1.
+        columns: What entries are, such as observations=x,v actions=throttle, or 'observations=obs[:29]'.
+        terminated: Which episodes ended by themselves: recorded, all, none, or short (before the time limit).
+        rewards: What rewards are: step, sum (of the episode), cumulative, env (computed by it), none (zeros).
+        cut: Cut episodes off after so many steps.
+        anyway: Write the file although replaying says that it does not fit.
+        drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
+        json: Print the table and the file's card as JSON.
     """
-    target = out or _named_after(source)
-    _write(read_any(source, drop_unfinished=drop_unfinished), source, env, option, target, json)
+    if not paths:
+        raise UserError("say which files to import: tacit demos import PATH... --env ENV -o FILE")
+    named, given = _environment(env, option)
+    choices = Choices(layout, shift, parsed(columns), terminated, rewards, cut)
+    target = None if named is None else target_of(named, given)
+    file = out or _named_after(paths[0])
+    imported = import_files(list(paths), choices, target)
+    source = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    verdict = _verdict_rows(imported.check)
+    left = {"left out": "; ".join(f"{Path(f).name}: {why}"[:120] for f, why in list(imported.left_out.items())[:5])}
+    rows = {**imported.rows, **verdict, **(left if imported.left_out else {})}
+    if not json:
+        facts(rows, title=f"{source}: what was understood")
+    if imported.problems or not anyway:
+        try:
+            refuse(imported, source, named)
+        except UserError as error:
+            how = f". This is on top of the chosen --shift {shift}" if shift is not None else ""
+            how += "" if imported.problems else ". --anyway writes the file all the same"
+            raise UserError(f"{error}{how}") from None
+    demonstrations.save(imported.demos, file)
+    if json:
+        print_json({"file": file, "understood": rows, "left_out": imported.left_out, **imported.demos.full_card()})
+    else:
+        print(f"{file}: {len(imported.demos)} trajectories, {imported.demos.n_steps} steps")
 
 
-def _write(
-    data: Demonstrations, source: str, env: str | None, option: tuple[str, ...], target: str, json: bool
-) -> None:
-    """Check imported demonstrations against their environment, if one is named, and write them."""
-    if env is None and option:
+def _environment(env: tuple[str, ...], option: tuple[str, ...]) -> tuple[str | None, Kwargs]:
+    """(environment, options) of --env ENV KEY=VALUE ... and --option KEY=VALUE ..."""
+    ids = [word for word in env if "=" not in word]
+    pairs = [word for word in env if "=" in word]
+    if len(ids) > 1:
+        raise UserError(f"--env names {ids[0]} and {ids[1]}: give files before the options, and one environment")
+    if (option or pairs) and not ids:
         raise UserError("--option is about an environment: say which one with --env ENV")
-    if env is not None:
-        env_kwargs = resolve_env(env, key_values(option, "--option"))
-        built = _build(env, env_kwargs)
-        data = demonstrations.for_environment(data, built, env, env_kwargs)
-        problems = demonstrations.problems(data, built)
-        if problems:
-            more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
-            raise UserError(f"{source} does not fit {env}: {'; '.join(problems[:3])}{more}")
-    demonstrations.save(data, target)
-    _print(data, target, json)
+    return (ids[0] if ids else None), key_values((*pairs, *option), "--option")
+
+
+def _verdict_rows(check: Check | None) -> dict[str, str]:
+    """What replaying found, for the table."""
+    if check is None:
+        return {}
+    rows = {"verdict": check.findings[0].text if check.findings else check.verdict}
+    if check.replayed:
+        errors = ", ".join(f"{error:.2g} with shift {shift}" for shift, error in sorted(check.errors.items()))
+        rows["replayed"] = f"{check.replayed} of {check.steps} steps: mean error {errors}"
+    worst = [f"{name} {error:.2g}" for name, error in check.entries[:4] if error > 0.01]
+    if worst:
+        rows["worst entries"] = ", ".join(worst)
+    for level, title in (("wrong", "does not fit"), ("doubt", "doubtful"), ("good", "fits"), ("note", "noted")):
+        texts = [finding.text for finding in check.findings[1:] if finding.level == level]
+        if texts:
+            rows[title] = "; ".join(texts)
+    return rows
 
 
 def from_pickle(
@@ -205,22 +275,23 @@ def from_pickle(
     /,
     *,
     out: Output,
-    env: OptionalEnv = None,
+    env: EnvAndOptions = (),
     option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Import an old pickle without running it. Only NumPy arrays, dicts, lists, numbers and text are read.
+    """The old name of `tacit demos import` for pickles.
 
     Args:
-        source: Pickle file with an episode, a list of episodes, or the arrays of a demonstration file.
+        source: Pickle file.
         out: File to write, something.npz.
-        env: Environment that the data come from. With it every step is checked before anything is written.
+        env: Environment that the data come from, and its options.
         option: Options of that environment.
-        drop_unfinished: Drop last actions whose outcome was not recorded.
-        json: Print the file's card as JSON.
+        drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
+        json: Print the table and the file's card as JSON.
     """
-    _write(from_pickle_file(source, drop_unfinished=drop_unfinished), source, env, option, out, json)
+    print("`tacit demos from-pickle` is now `tacit demos import`, which has more options", file=sys.stderr)
+    import_((source,), env=env, option=option, out=out, json=json)
 
 
 def _named_after(source: str) -> str:
@@ -258,7 +329,7 @@ def _build(env: str, env_kwargs: Mapping[str, Any]) -> Any:
 
 PRINTED = (
     *("env", "env_kwargs", "feature_names", "source", "note", "expert", "command", "versions", "seed"),
-    *("constraint", "distance_kept", "sha256"),
+    *("constraint", "distance_kept", "origin", "licence", "sha256"),
 )
 """Entries of a card that are printed."""
 

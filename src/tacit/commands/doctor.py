@@ -1,6 +1,6 @@
 """Check this installation: versions, threads, and which extras are missing and how to get them.
 
-Exit status 1 when something that the core needs is missing or too old.
+The exit status is 1 if something that the core needs is missing or too old.
 
 Examples:
   tacit doctor
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit import __version__
-from tacit.commands import call, facts, new_table, print_json, print_table
+from tacit.commands import facts, new_table, print_json, print_table
 from tacit.errors import DISTRIBUTION, install_command
-from tacit.machine import usable_cpus
 from tacit.run import versions
+from tacit.run.machine import usable_cpus
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -260,7 +260,3 @@ def doctor(*, json: bool = False) -> int:
 
 def _listed(packages: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in packages.items())
-
-
-def main(args: list[str]) -> int:
-    return int(call(doctor, "doctor", __doc__, args))

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import call, new_table, number, print_json, print_table
+from tacit.commands import new_table, number, print_json, print_table
 from tacit.envs.families import describe_envs, load_plugins
 from tacit.envs.gridworld import make_spec
 from tacit.envs.gridworld_map import layout_names
@@ -61,7 +61,3 @@ def _layouts(json: bool) -> None:
         return print_json([{"layout": s.name, "description": s.description, "map": list(s.rows)} for s in specs])
     for spec in specs:
         print(f"{spec.name}: {spec.description}", *spec.rows, "", sep="\n")
-
-
-def main(args: list[str]) -> None:
-    call(envs, "envs", __doc__, args)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import RunPath, call, open_run, print_json
+from tacit.commands import RunPath, open_run, print_json
 from tacit.commands.environment import check_env, exact_model
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.cost import quality
@@ -32,7 +32,7 @@ from tacit.run.summary import Summary
 Video = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 
 
-def evaluate(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video = None, json: bool = False) -> None:
+def eval(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video = None, json: bool = False) -> None:
     """Measure a run.
 
     Args:
@@ -84,7 +84,3 @@ def computed(run: Run) -> Summary:
         "table": exact_run.as_table(agents, demos, mdp.discount),
         "cost_quality": exact_run.quality(spec, mdp, exact_run.state_cost(policy, cost)),
     }
-
-
-def main(args: list[str]) -> Any:
-    return call(evaluate, "eval", __doc__, args)

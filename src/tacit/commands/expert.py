@@ -8,7 +8,7 @@ never break the constraint (demos.npz). The same command again skips a finished 
 Examples:
   tacit expert tacit/HalfCheetah-v0
   tacit expert tacit/Swimmer-v0 --seed 1 --total-steps 200000 --multiplier pid --budget 0.001
-  tacit eval RUN --video swim.mp4                 look at it
+  tacit eval RUN --video swim.mp4                 watch it
 """
 
 import dataclasses

@@ -17,11 +17,10 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from tacit import explain as explaining
-from tacit.commands import RunPath, call, open_run, print_json
-from tacit.errors import UserError
+from tacit.commands import RunPath, open_run, print_json, require_finished
 
 
 def explain(
@@ -37,8 +36,7 @@ def explain(
         json: Print the explanation as JSON.
     """
     opened = open_run(run)
-    if not opened.done:
-        raise UserError(f"{opened.path} is not finished: `tacit resume {opened.path}` first")
+    require_finished(opened)
     if ensemble:
         from tacit.inverse.ensemble import fit_ensemble  # needs JAX
 
@@ -52,7 +50,3 @@ def explain(
         return print_json({"run": opened.path, **explanation, "files": paths})
     print("\n".join(explaining.in_words(explanation)))
     print(f"The picture: {paths[-1]}")
-
-
-def main(args: list[str]) -> Any:
-    return call(explain, "explain", __doc__, args)

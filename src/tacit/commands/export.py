@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import RunPath, call, open_run, print_json
+from tacit.commands import RunPath, open_run, print_json
 from tacit.errors import UserError
 
 Folder = Annotated[str | None, tyro.conf.arg(metavar="DIR")]
@@ -49,7 +49,3 @@ def export(
         return print_json({"run": opened.path, "files": files})
     for file, difference in files.items():
         print(f"{file}: differs from the original by at most {difference:.1g}")
-
-
-def main(args: list[str]) -> Any:
-    return call(export, "export", __doc__, args)

@@ -59,6 +59,7 @@ def main(args: list[str]) -> Any:
         config: Annotated[config_class, tyro.conf.arg(name="")] = default,  # type: ignore[valid-type]
         preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *hidden] = named,
         demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
+        anyway: bool = False,
         calibration: Annotated[int, tyro.conf.arg(metavar="N")] = 0,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
@@ -73,6 +74,7 @@ def main(args: list[str]) -> Any:
             config: Settings of the algorithm.
             preset: Preset that gives the defaults of the settings.
             demos: Demonstration file. Default: those that come with Tacit, or the built-in expert's.
+            anyway: Learn from demonstrations although replaying says that they do not fit the environment.
             calibration: Number of demonstrations to hold out at random for `tacit calibrate`.
             options: Options of the environment.
             seed: Random seed.
@@ -88,6 +90,7 @@ def main(args: list[str]) -> Any:
             seed=seed,
             settings=dataclasses.asdict(config),
             demos=demos,
+            anyway=anyway,
             calibration=calibration,
             out=out,
             command=shlex.join(["tacit", "learn", algorithm.name, *args]),

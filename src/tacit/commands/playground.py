@@ -1,7 +1,7 @@
 """Draw a gridworld in the browser, hide a constraint, demonstrate, and watch what can be inferred from it.
 
-A page on this machine, for this machine alone: it is served on a loopback address, refuses other hosts, and neither
-reads nor writes files. Everything on it is solved exactly, with a certificate. Ctrl-C ends it.
+The page is served on a loopback address, for this machine alone. The server refuses other hosts, and neither reads nor
+writes files. Everything is solved exactly, with a certificate. Ctrl-C ends it.
 
 Examples:
   tacit playground
@@ -10,21 +10,16 @@ Examples:
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from typing import Annotated, Any
 
 import tyro
 
+from tacit.envs.robot_rendering import has_display
 from tacit.playground.server import Server
 
 
-def playground(
-    *,
-    port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765,
-    open: bool = True,
-) -> None:
+def playground(*, port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765, open: bool = True) -> None:
     """Serve the playground.
 
     Args:
@@ -33,19 +28,12 @@ def playground(
     """
     with Server(port) as server:
         print(f"The playground is at {server.url} (Ctrl-C ends it)", flush=True)
-        if open and _has_display():
+        if open and has_display():
             webbrowser.open(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             print("The playground is closed")
-
-
-def _has_display() -> bool:
-    """Whether a browser would have a window; one in the terminal would be in the way."""
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def main(args: list[str]) -> Any:

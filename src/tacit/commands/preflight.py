@@ -3,8 +3,8 @@
   tacit preflight ENV [--demos FILE] [--steps N]
 
 An agent that follows the reward alone is trained for a short time (on a gridworld it is computed exactly) and compared
-with the demonstrations, feature by feature. The permutation test uses whole trajectories and corrects for the number of
-features. The exit status is 1 if no feature differs.
+with the demonstrations, feature by feature and in pairs of features. The permutation tests use whole trajectories and
+correct for the number of features. The exit status is 1 if nothing differs.
 
 Examples:
   tacit preflight tacit/Gridworld-v0
@@ -15,11 +15,11 @@ Examples:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import EnvId, call, check_folder, new_table, print_json, print_table
+from tacit.commands import EnvId, check_folder, new_table, print_json, print_table
 from tacit.commands.environment import EnvOptions, Options
 from tacit.demos import save
 from tacit.errors import RunFailed, UserError
@@ -57,10 +57,10 @@ def preflight(
         json: Print everything as JSON.
     """
     if steps < 1 or episodes < 2:
-        raise UserError(f"--steps is at least 1 and --episodes at least 2, not {steps} and {episodes}")
+        raise UserError(f"--steps must be at least 1 and --episodes at least 2, not {steps} and {episodes}")
     if keep is not None:
         check_folder("--keep", Path(keep).parent)
-    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, say)
+    env_kwargs, data, _ = prepare(env, options.given(), demos, seed, say, anyway=True)
     result, agent = run_preflight(env, env_kwargs, data, steps=steps, episodes=episodes, seed=seed)
     if keep is not None:
         save(agent, keep)
@@ -69,7 +69,7 @@ def preflight(
     else:
         show(result)
     if not result.something_to_learn:
-        raise RunFailed("there seems to be nothing to learn from these demonstrations")
+        raise RunFailed("there seems to be nothing to learn from these demonstrations, or too little to see it")
 
 
 def show(result: Preflight) -> None:
@@ -84,10 +84,13 @@ def show(result: Preflight) -> None:
         quantiles = (" ".join(f"{x:.3g}" for x in values) for values in (row.demonstrations, row.agent))
         table.add_row(row.feature, f"{row.distance:.3f}", f"{row.p:.2g}", *quantiles)
     print_table(table)
+    clear = [one for one in result.apart if one.clear]
+    if clear:
+        title = "share of the agent's steps that lie where demonstrators hardly ever are"
+        table = new_table("features", "share", "p", title=title)
+        for one in clear[:MOST_ROWS]:
+            table.add_row(str(one), f"{one.share:.0%}", f"{one.p:.2g}")
+        print_table(table)
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)
     print(f"{same} of {len(result.differences)} features do not differ" + (f"; {rest} are not listed" if rest else ""))
-
-
-def main(args: list[str]) -> Any:
-    return call(preflight, "preflight", __doc__, args)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import call, open_run, print_json
+from tacit.commands import open_run, print_json
 from tacit.errors import UserError
 from tacit.log import say
 from tacit.report import write_report
@@ -56,7 +56,3 @@ def _folders(names: tuple[str, ...]) -> list[str]:
     if len(others) == len(names):
         raise UserError("none of these is a run folder: it would have a config.json")
     return [name for name in names if name not in others]
-
-
-def main(args: list[str]) -> Any:
-    return call(report, "report", __doc__, args)

@@ -16,8 +16,8 @@ Examples:
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
   tacit reproduce table-experts --quick              a few steps each: does it work here?
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
-  tacit reproduce table-experts --keep               do not run again what the JSON has, even if its run is elsewhere
-  tacit reproduce table-experts --only Swimmer Ant   run only these, draw what else is there
+  tacit reproduce table-experts --keep               use the numbers of the JSON for runs that are not here
+  tacit reproduce table-experts --only Swimmer Ant   run only these, and draw all that are there
   tacit reproduce table-experts --redraw             table and figure again, from the JSON
   tacit reproduce robots --dry-run --json            what it would cost here, for scripts
   tacit reproduce my_experiment.toml --dry-run
@@ -26,14 +26,13 @@ Examples:
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import call, check_folder, print_json
+from tacit.commands import check_folder, command_line, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.log import say
 from tacit.reproduce import EXPERIMENTS, Experiment, Measured, find
@@ -51,7 +50,7 @@ from tacit.reproduce.runner import (
 )
 from tacit.reproduce.runner import redraw as redraw_results
 from tacit.run import disk, provenance, storage
-from tacit.run.progress import live
+from tacit.run.terminal import live
 from tacit.sweep.time import estimate, in_words, pace
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="[NAME]")]
@@ -62,88 +61,85 @@ Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 SETS = 20
 
 
-def main(args: list[str]) -> Any:
-    def reproduce(
-        name: Name = None,
-        /,
-        *,
-        seeds: Seeds = None,
-        sets: Number = None,
-        quick: bool = False,
-        workers: Number = None,
-        ray: Address = None,
-        runs: str = "runs",
-        out: str = "results",
-        dry_run: bool = False,
-        no_run: bool = False,
-        keep: bool = False,
-        only: Words = (),
-        redraw: bool = False,
-        list: bool = False,
-        json: bool = False,
-    ) -> None:
-        """Reproduce.
+def reproduce(
+    name: Name = None,
+    /,
+    *,
+    seeds: Seeds = None,
+    sets: Number = None,
+    quick: bool = False,
+    workers: Number = None,
+    ray: Address = None,
+    runs: str = "runs",
+    out: str = "results",
+    dry_run: bool = False,
+    no_run: bool = False,
+    keep: bool = False,
+    only: Words = (),
+    redraw: bool = False,
+    list: bool = False,
+    json: bool = False,
+) -> None:
+    """Reproduce an experiment.
 
-        Args:
-            name: Experiment, or a .toml or .py file of your own.
-            seeds: How many seeds (3), or which (0,1,2).
-            sets: Independent repetitions of an experiment that is not made of runs. 20 unless given.
-            quick: Only try it out. The results are called NAME-quick.
-            workers: Runs at once. As many as there are processors unless given.
-            ray: Run on a Ray cluster, as with `tacit sweep`.
-            runs: Folder for run folders. Finished runs are not run again.
-            out: Folder for the results.
-            dry_run: Only say how long it will take.
-            no_run: Run nothing, draw what is finished.
-            keep: Take over the records in OUT of runs that are not in RUNS, instead of running them again.
-            only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or what has the text in its label.
-            redraw: Only draw table and figure again, from the JSON.
-            list: List the experiments, or the one that is named, and what the results hold.
-            json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
-        """
-        if name is None and not list:
-            raise UserError("name an experiment; `tacit reproduce --list` lists them")
-        chosen = None if name is None else find(name)
-        if chosen is None or list:
-            return _list(Path(out), EXPERIMENTS if chosen is None else dict([chosen]), json)
-        name, experiment = chosen
-        base = Path(out) / (f"{name}-quick" if quick else name)
-        record = provenance(shlex.join(["tacit", "reproduce", *args]))
-        if not dry_run:
-            check_folder("--out", Path(out))
-        running = {
-            "--no-run": no_run,
-            "--keep": keep,
-            "--only": bool(only),
-            "--ray": ray is not None,
-            "--workers": workers is not None,
-        }
-        numbers: Mapping[str, Any] | None
-        if redraw:
-            others = {"--dry-run": dry_run, "--seeds": seeds is not None, "--sets": sets is not None}
-            _refuse({**running, **others}, "--redraw draws what the JSON holds and runs nothing")
-            return _finish(name, experiment, base, json, ran=False)
-        if isinstance(experiment, Measured):
-            _refuse(running, f"{name} is not made of runs, it is measured in one go")
-            numbers = _measured(experiment, name, _sets(sets, seeds, quick), base, dry_run, json)
-        else:
-            if sets is not None:
-                raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
-            if quick:
-                _refuse({"--keep": keep}, "--quick runs are for trying out, and none are kept")
-            # What --only does not name is left as the results have it.
-            kept = earlier(name, experiment, Path(out)) if keep or (only and not quick) else {}
-            options = Options(seeds_of(seeds, experiment.seeds), runs, quick, workers, ray, no_run, keep, only)
-            numbers = _from_runs(Runner(experiment, options, kept), out, dry_run, json)
-            numbers = numbers and {"quick": quick, **numbers}
-        if numbers is None:
-            return
-        results = {"schema": SCHEMA, "provenance": record, **numbers}
-        _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
-        results_file.write(f"{base}.json", results)  # before drawing, which is easy to repeat
-        _finish(name, experiment, base, json, ran=not no_run)
-
-    return call(reproduce, "reproduce", __doc__, args)
+    Args:
+        name: Experiment, or a .toml or .py file of your own.
+        seeds: How many seeds (3), or which (0,1,2).
+        sets: Independent repetitions of an experiment that is not made of runs. Default: 20.
+        quick: Only try it out. The results are called NAME-quick.
+        workers: Number of runs at once. Default: one per processor.
+        ray: Run on a Ray cluster, as with `tacit sweep`.
+        runs: Folder for run folders. Finished runs are not run again.
+        out: Folder for the results.
+        dry_run: Only say how long it will take.
+        no_run: Run nothing, draw what is finished.
+        keep: For runs that are not in RUNS, use the numbers that OUT has instead of running them again.
+        only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or labels that contain the text.
+        redraw: Only draw table and figure again, from the JSON.
+        list: List the experiments, or the one that is named, and what the results hold.
+        json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
+    """
+    if name is None and not list:
+        raise UserError("name an experiment; `tacit reproduce --list` lists them")
+    chosen = None if name is None else find(name)
+    if chosen is None or list:
+        return _list(Path(out), EXPERIMENTS if chosen is None else dict([chosen]), json)
+    name, experiment = chosen
+    base = Path(out) / (f"{name}-quick" if quick else name)
+    record = provenance(command_line())
+    if not dry_run:
+        check_folder("--out", Path(out))
+    running = {
+        "--no-run": no_run,
+        "--keep": keep,
+        "--only": bool(only),
+        "--ray": ray is not None,
+        "--workers": workers is not None,
+    }
+    numbers: Mapping[str, Any] | None
+    if redraw:
+        others = {"--dry-run": dry_run, "--seeds": seeds is not None, "--sets": sets is not None}
+        _refuse({**running, **others}, "--redraw draws what the JSON holds and runs nothing")
+        return _finish(name, experiment, base, json, ran=False)
+    if isinstance(experiment, Measured):
+        _refuse(running, f"{name} is not made of runs, it is measured in one go")
+        numbers = _measured(experiment, name, _sets(sets, seeds, quick), base, dry_run, json)
+    else:
+        if sets is not None:
+            raise UserError(f"{name} is made of runs: say with --seeds how many, not with --sets")
+        if quick:
+            _refuse({"--keep": keep}, "--quick runs are for trying out, and none are kept")
+        # What --only does not name is left as the results have it.
+        kept = earlier(name, experiment, Path(out)) if keep or (only and not quick) else {}
+        options = Options(seeds_of(seeds, experiment.seeds), runs, quick, workers, ray, no_run, keep, only)
+        numbers = _from_runs(Runner(experiment, options, kept), out, dry_run, json)
+        numbers = numbers and {"quick": quick, **numbers}
+    if numbers is None:
+        return
+    results = {"schema": SCHEMA, "provenance": record, **numbers}
+    _set_aside(Path(f"{base}.json"), results, "" if keep else "; --keep takes runs over")
+    results_file.write(f"{base}.json", results)  # before drawing, which is easy to repeat
+    _finish(name, experiment, base, json, ran=not no_run)
 
 
 def _finish(name: str, experiment: Experiment | Measured, base: Path, json: bool, ran: bool) -> None:
@@ -223,7 +219,7 @@ def _measured(
         seconds = float(experiment.seconds(results_file.read(f"{base}.json")) * sets)
         time = f"about {in_words(seconds)}"
     except (UserError, AttributeError, KeyError, TypeError, ZeroDivisionError):
-        seconds, time = None, "an unknown time (no earlier results to judge by)"
+        seconds, time = None, "an unknown time (there are no earlier results)"
     say(f"{sets} sets: {time}")
     if dry_run:
         if json:

@@ -8,10 +8,8 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Any
-
 from tacit.algorithms import find
-from tacit.commands import RunPath, call, open_run
+from tacit.commands import RunPath, open_run
 from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
 from tacit.launch import execute
@@ -32,7 +30,3 @@ def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:
     with observed(opened, names_of(log)):
         summary = execute(opened, demos)
     show(opened, summary, json)
-
-
-def main(args: list[str]) -> Any:
-    return call(resume, "resume", __doc__, args)

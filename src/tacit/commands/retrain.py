@@ -14,13 +14,13 @@ Examples:
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from tacit.commands import RunPath, call, key_values, open_run
+from tacit.commands import RunPath, command_line, key_values, open_run
 from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
 from tacit.errors import UserError
@@ -28,84 +28,71 @@ from tacit.launch import execute, start_run
 from tacit.run import Run
 from tacit.run.sinks import names_of, observed
 
-Which = Literal["cost", "map"]
-Charge = Literal["excess", "budget", "raw"]
-Steps = Annotated[int | None, tyro.conf.arg(metavar="N")]
-Seed = Annotated[int | None, tyro.conf.arg(metavar="S")]
-Settings = Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")]
 OTHER_SEED = 1000
 """Added to the run's own: the same seed would give the same first network."""
 
 
-def wanted(steps: int | None, pairs: tuple[str, ...], **others: Any) -> dict[str, Any]:
-    """The settings that were given; UserError where --set gives what has an option of its own."""
-    given = key_values(pairs, "--set")
-    own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others}
-    for name in given:
-        if name in own:
-            raise UserError(f"--set cannot give {name}, which has a place of its own on the command line: {own[name]}")
-    return {**given, **({} if steps is None else {"total_steps": steps}), **others}
+@dataclass(frozen=True)
+class FreshAgent:
+    """Options of a fresh agent and of its training."""
 
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Environment steps. Default: those of the preset."""
+    seed: Annotated[int | None, tyro.conf.arg(metavar="S")] = None
+    """Random seed of the fresh agent. Default: the run's seed + 1000."""
+    which: Literal["cost", "map"] = "cost"
+    """The cost that drove the policy, or the additive map."""
+    charge: Literal["excess", "budget", "raw"] = "excess"
+    """Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
+    out: str = "runs"
+    """Folder in which the run folder is made."""
+    log: Log = None
+    """Also write the curves to tensorboard, wandb or both (tensorboard,wandb)."""
+    json: bool = False
+    """Print the summary as JSON."""
 
-def train_on(
-    source: Run,
-    env: str,
-    env_kwargs: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    seed: int | None,
-    command: Sequence[str],
-    out: str,
-    log: str | None,
-    json: bool,
-) -> None:
-    """Freeze, train, show; what cannot work is said before anything is written."""
-    sinks = names_of(log)
-    seed = source.config["seed"] + OTHER_SEED if seed is None else seed
-    run, _ = start_run(
-        "retrain",
-        env,
-        env_kwargs=env_kwargs,
-        seed=seed,
-        settings={**settings, "cost": str(source.path)},
-        out=out,
-        command=shlex.join(["tacit", *command]),
-    )
-    with observed(run, sinks):
-        summary = execute(run, None)
-    show(run, summary, json)
-
-
-def main(args: list[str]) -> Any:
-    def retrain(
-        run: RunPath,
-        /,
-        *,
-        steps: Steps = None,
-        seed: Seed = None,
-        which: Which = "cost",
-        charge: Charge = "excess",
-        set: Settings = (),
-        out: str = "runs",
-        log: Log = None,
-        json: bool = False,
-    ) -> None:
-        """Train on the frozen cost.
-
-        Args:
-            run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
-            steps: Environment steps. Default: those of the preset.
-            seed: Random seed of the fresh agent. Default: the run's seed + 1000.
-            which: The cost that drove the policy, or the additive map.
-            charge: What costs: the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
-            set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
-            out: Folder in which the run folder is made.
-            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
-            json: Print the summary as JSON.
-        """
-        source = open_run(run)
-        env, env_kwargs = source.config["env"], source.config["env_kwargs"]
+    def train(self, source: Run, env: str, env_kwargs: Mapping[str, Any], **others: Any) -> None:
+        """Freeze the cost, train, show. What cannot work is said before anything is written."""
         check_env(env, env_kwargs)
-        settings = wanted(steps, set, which=which, charge=charge)
-        train_on(source, env, env_kwargs, settings, seed, ["retrain", *args], out, log, json)
+        sinks = names_of(self.log)
+        run, _ = start_run(
+            "retrain",
+            env,
+            env_kwargs=env_kwargs,
+            seed=source.config["seed"] + OTHER_SEED if self.seed is None else self.seed,
+            settings={**self._settings(**others), "cost": str(source.path)},
+            out=self.out,
+            command=command_line(),
+        )
+        with observed(run, sinks):
+            summary = execute(run, None)
+        show(run, summary, self.json)
 
-    return call(retrain, "retrain", __doc__, args)
+    def _settings(self, **others: Any) -> dict[str, Any]:
+        """The settings that were given; UserError where --set gives what has an option of its own."""
+        others |= {"which": self.which, "charge": self.charge}
+        given = key_values(self.set, "--set")
+        own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others}
+        for name in given:
+            if name in own:
+                raise UserError(
+                    f"--set cannot give {name}, which has a place of its own on the command line: {own[name]}"
+                )
+        return {**given, **({} if self.steps is None else {"total_steps": self.steps}), **others}
+
+
+# The options without a prefix: --steps, not --agent.steps.
+Agent = Annotated[FreshAgent, tyro.conf.arg(name="")]
+
+
+def retrain(run: RunPath, /, *, agent: Agent = FreshAgent()) -> None:  # noqa: B008 (frozen)
+    """Train on the frozen cost.
+
+    Args:
+        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
+        agent: Options of the fresh agent.
+    """
+    source = open_run(run)
+    agent.train(source, source.config["env"], source.config["env_kwargs"])

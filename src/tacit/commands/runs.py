@@ -23,7 +23,7 @@ from tacit.errors import UserError
 from tacit.explain.brief import in_brief
 from tacit.run import Run, in_use
 from tacit.run.find import RUNS, last_worked_on, run_folders
-from tacit.terminal import width
+from tacit.run.terminal import width
 
 
 def runs(

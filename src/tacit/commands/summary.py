@@ -11,7 +11,7 @@ from rich.console import Console
 from tacit.commands import fits, new_table, print_table
 from tacit.envs.options import notice
 from tacit.explain import findings
-from tacit.metrics import AGENTS, lookup
+from tacit.metrics import AGENTS, DETECTION, ENDS, lookup
 from tacit.run import Run
 from tacit.run.summary import Detection, Record, Summary
 
@@ -23,10 +23,8 @@ COLUMNS = (
     "violation_occupancy",
     "excess_violation_occupancy",
 )
-ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
-"""A table of their own, where the environment says how episodes end or some begin in violation."""
-DETECTION = ("auroc", "auroc_outside", "auprc", "iou", "false_alarms", "missed", "constrained")
+"""Beside ENDS in a table of their own, where some episodes begin in violation."""
 QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
 
 

@@ -15,7 +15,7 @@ FILE is TOML; any value may be a list, and the jobs are the product of all lists
   slip = [0.0, 0.3]
 
 The same command again goes on where it stopped: finished runs are skipped, begun ones resumed. Two sweeps may share a
-folder. The table at the end is also in OUT/NAME.json. Exit status 1 when a job failed.
+folder. The table at the end is also in OUT/NAME.json. The exit status is 1 if a job failed.
 
 Examples:
   tacit sweep grid.toml --dry-run                 the jobs, and how long they will take
@@ -26,19 +26,18 @@ Examples:
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import FilePath, call, new_table, print_json, print_table
+from tacit.commands import FilePath, command_line, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
 from tacit.log import say
-from tacit.machine import usable_cpus
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
 from tacit.run import provenance, storage
+from tacit.run.machine import usable_cpus
 from tacit.sweep import Task, prepare, run_tasks
 from tacit.sweep import file as sweep_file
 from tacit.sweep import ray as sweep_ray
@@ -49,66 +48,63 @@ Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 COLUMNS = ("return", "terminated_return", "violation_rate_step", "violation_rate_episode")
 
 
-def main(args: list[str]) -> Any:
-    def sweep(
-        file: FilePath,
-        /,
-        *,
-        out: str = "runs",
-        workers: Number = None,
-        retries: int = 1,
-        ray: Address = None,
-        dry_run: bool = False,
-        json: bool = False,
-    ) -> None:
-        """Sweep.
+def sweep(
+    file: FilePath,
+    /,
+    *,
+    out: str = "runs",
+    workers: Number = None,
+    retries: int = 1,
+    ray: Address = None,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Run a sweep.
 
-        Args:
-            file: Sweep file.
-            out: Folder for run folders.
-            workers: Runs at once. As many as there are processors unless given.
-            retries: How often a run is started again when its worker died.
-            ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
-            dry_run: Only list the jobs, and say how long they will take.
-            json: Print JSON.
-        """
-        target = Path(out) / f"{Path(file).stem}.json"
-        if target.exists() and target.samefile(file):
-            raise UserError(f"{file} would be overwritten by the results: give another --out")
-        if ray is not None:
-            sweep_ray.knock(ray)
-        jobs = sweep_file.read(file)
-        try:
-            tasks = prepare(jobs, out)
-        except UserError as error:
-            raise UserError(f"{file}: {error}") from None
-        rates = sweep_time.pace(out, records_in("results"))
-        plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), rates)
-        if dry_run:
-            return _list(tasks, rates, plan, json)
-        say(plan)
-        record = provenance(shlex.join(["tacit", "sweep", *args]))
-        try:
-            run_tasks(tasks, workers=workers, retries=retries, ray=ray)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from here") from None
-        finally:
-            rows = [_row(task) for task in tasks]
-            if Path(out).is_dir():
-                storage.write_json(target, {"provenance": record, "jobs": rows})
-        if json:
-            print_json({"jobs": rows})
-        else:
-            _show(tasks, rows)
-            print(target)
-        for row in rows:
-            if row["status"] == "damaged":
-                say(f"{row['run']}: {row['message']}")
-        failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
-        if failed:
-            raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
-
-    return call(sweep, "sweep", __doc__, args)
+    Args:
+        file: Sweep file.
+        out: Folder for run folders.
+        workers: Number of runs at once. Default: one per processor.
+        retries: How often a run is started again after its worker has died.
+        ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
+        dry_run: Only list the jobs, and say how long they will take.
+        json: Print JSON.
+    """
+    target = Path(out) / f"{Path(file).stem}.json"
+    if target.exists() and target.samefile(file):
+        raise UserError(f"{file} would be overwritten by the results: give another --out")
+    if ray is not None:
+        sweep_ray.check_address(ray)
+    jobs = sweep_file.read(file)
+    try:
+        tasks = prepare(jobs, out)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from None
+    rates = sweep_time.pace(out, records_in("results"))
+    plan = sweep_time.forecast(tasks, workers or (usable_cpus() if ray is None else None), rates)
+    if dry_run:
+        return _list(tasks, rates, plan, json)
+    say(plan)
+    record = provenance(command_line())
+    try:
+        run_tasks(tasks, workers=workers, retries=retries, ray=ray)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command continues from here") from None
+    finally:
+        rows = [_row(task) for task in tasks]
+        if Path(out).is_dir():
+            storage.write_json(target, {"provenance": record, "jobs": rows})
+    if json:
+        print_json({"jobs": rows})
+    else:
+        _show(tasks, rows)
+        print(target)
+    for row in rows:
+        if row["status"] == "damaged":
+            say(f"{row['run']}: {row['message']}")
+    failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
+    if failed:
+        raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
 
 
 def _list(tasks: list[Task], rates: sweep_time.Pace, plan: str, json: bool) -> None:

@@ -10,6 +10,8 @@ Examples:
   tacit traffic export sim03 --out csv/                 csv/sim03_tracks.csv and so on; other names with --name
   tacit traffic validate                                the package's recordings against published numbers
   tacit traffic validate highD/03                       format, overlaps, and numbers beside published ones
+  tacit traffic show scenarios/ --skip-bad              the recordings of a folder that can be read
+  tacit traffic validate scenarios/                     every file of a folder: fits, or why not
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ import tyro
 
 from tacit.commands import call, facts, new_table, number, print_json, print_table
 from tacit.envs.traffic import compact
-from tacit.envs.traffic.files import find, load
+from tacit.envs.traffic.files import find, load, load_all, tried
 from tacit.envs.traffic.highd_write import save
 from tacit.envs.traffic.recording import Recording
 from tacit.envs.traffic.render import save_film, save_picture
-from tacit.envs.traffic.statistics import comparable, comparison, overlaps, summary
+from tacit.envs.traffic.statistics import Row, comparable, comparison, overlaps, summary
 from tacit.errors import RunFailed, UserError
 
 File = Annotated[str, tyro.conf.arg(metavar="FILE")]
@@ -45,6 +47,7 @@ def show(
     second: float | None = None,
     film: str | None = None,
     seconds: float = 20.0,
+    skip_bad: bool = False,
     json: bool = False,
 ) -> None:
     """Show what a recording holds, and write a picture or film of it.
@@ -55,16 +58,17 @@ def show(
         second: Time of the picture and start of the film. If left out, 60, or the middle of a short recording.
         film: Write a film, something.mp4 or .gif.
         seconds: Length of the film.
+        skip_bad: Leave out the files of a folder that cannot be read, and say why.
         json: Print JSON.
     """
     if file is None:
         if picture or film:
             raise UserError("name a recording for a picture or film: tacit traffic show FILE --picture ...")
-        return _list(compact.shipped(), json)
+        return _list([compact.load(path) for path in compact.shipped()], json)
     if Path(file).is_dir():
         if picture or film:
             raise UserError(f"{file} is a folder: name one of its recordings for a picture or film")
-        return _list(find(file), json)
+        return _list(load_all([file], skip_bad=skip_bad, option="--skip-bad"), json)
     if not math.isfinite(seconds) or seconds <= 0:
         raise UserError(f"--seconds is the length of the film and must be more than 0, not {seconds:g}")
     if second is not None and (not math.isfinite(second) or second < 0):
@@ -115,58 +119,94 @@ def export(
 
 
 def validate(files: Files = (), /, *, json: bool = False) -> None:
-    """Check recordings and compare their traffic with published statistics. Exit status 1 if vehicles overlap.
+    """Check recordings and compare their traffic with published statistics.
 
+    Exit status 1 if a file cannot be read or vehicles overlap. The other files of a folder are checked all the same.
     The recordings of the package must also be within the accepted ranges. Another road may have other numbers.
 
     Args:
-        files: Recordings. If left out, those of the package that resemble the road of the published numbers.
+        files: Recordings, or folders of them. If left out, those of the package that resemble the road of the published
+            numbers.
         json: Print JSON.
     """
-    recordings = [_load(file) for file in files] or [compact.load(path) for path in compact.shipped()]
+    results = list(tried([path for file in files for path in find(_path(file))] or compact.shipped()))
+    recordings = [result for _, result in results if isinstance(result, Recording)]
+    bad = {path: str(result) for path, result in results if isinstance(result, UserError)}
     crashed = [recording.name for recording in recordings if overlaps(recording)]
     judged = recordings if files else [recording for recording in recordings if comparable(recording)]
-    rows = comparison(judged)
-    names = ", ".join(recording.name for recording in judged)
+    rows = comparison(judged) if judged else []
     if json:
         print_json(
             {
                 "recordings": [r.name for r in recordings],
+                "refused": {os.fspath(path): reason for path, reason in bad.items()},
+                "overlapping": crashed,
                 "compared": [r.name for r in judged],
                 "rows": [asdict(row) for row in rows],
             }
         )
     else:
-        table = new_table("", "value", "highD 03", "accepted", title=f"{names}: {judged[0].about.get('source')}")
-        for row in rows:
-            bounds = "" if row.accepted is None else "{:g}-{:g}".format(*row.accepted)
-            verdict = "" if row.accepted is None else " ok" if row.ok else " out"
-            table.add_row(row.meaning, number(row.value), number(row.reference), bounds + verdict)
-        print_table(table)
-        print(f"{len(recordings)} recordings read, {len(crashed)} with overlapping vehicles")
+        if len(results) > 1 and files:
+            _print_verdicts(results, crashed)
+        if judged:
+            _print_comparison(rows, judged)
+        print(f"{len(recordings)} recordings read, {len(crashed)} with overlapping vehicles, {len(bad)} refused")
+    if len(results) == 1 and bad:
+        raise UserError(next(iter(bad.values())))
     wrong = [row.meaning for row in rows if not row.ok]
+    if bad:
+        raise RunFailed(f"{len(bad)} of {len(results)} recordings cannot be used; the others can, with skip_bad")
     if crashed:
         raise RunFailed(f"vehicles overlap in {', '.join(crashed)}")
     if wrong and not files:
+        names = ", ".join(recording.name for recording in judged)
         raise RunFailed(f"out of the accepted range in {names}: {'; '.join(wrong)}")
 
 
-def _list(files: Sequence[Path], json: bool) -> None:
+def _print_verdicts(results: Sequence[tuple[Path, Recording | UserError]], crashed: Sequence[str]) -> None:
+    table = new_table("file", "vehicles", "seconds", "verdict")
+    table.columns[-1].justify = "left"
+    for path, result in results:
+        if isinstance(result, UserError):
+            table.add_row(path.name, "", "", "refused: " + str(result).removeprefix(f"{path}: "))
+            continue
+        verdict = "vehicles overlap" if result.name in crashed else "fits"
+        if "time step" in result.about:
+            verdict += f"; time step {result.about['time step']}"
+        table.add_row(path.name, str(len(result)), number(result.seconds), verdict)
+    print_table(table)
 
-    summaries = [summary(load(path)) for path in files]
+
+def _print_comparison(rows: Sequence[Row], judged: Sequence[Recording]) -> None:
+    names = ", ".join(recording.name for recording in judged) if len(judged) <= 10 else f"{len(judged)} recordings"
+    table = new_table("", "value", "highD 03", "accepted", title=f"{names}: {judged[0].about.get('source')}")
+    for row in rows:
+        bounds = "" if row.accepted is None else "{:g}-{:g}".format(*row.accepted)
+        verdict = "" if row.accepted is None else " ok" if row.ok else " out"
+        table.add_row(row.meaning, number(row.value), number(row.reference), bounds + verdict)
+    print_table(table)
+
+
+def _list(recordings: Sequence[Recording], json: bool) -> None:
+    summaries = [summary(recording) for recording in recordings]
     if json:
         return print_json(summaries)
-    table = new_table("recording", "seconds", "cars", "trucks", "lanes", "limit, m/s", "source")
+    columns = ["seconds", "cars", "trucks", "lanes", "speed limit", "source"]
+    columns += [key for key in ("time step", "licence") if any(key in about for about in summaries)]
+    table = new_table("recording", *("limit, m/s" if key == "speed limit" else key for key in columns))
     for about in summaries:
-        cells = [number(about.get(key)) for key in ("seconds", "cars", "trucks", "lanes", "speed limit", "source")]
-        table.add_row(about["name"], *cells)
+        table.add_row(about["name"], *(number(about.get(key)) for key in columns))
     print_table(table)
 
 
 def _load(file: str) -> Recording:
+    return load(_path(file))
 
+
+def _path(file: str) -> Path:
+    """The file of this name, or the package's own."""
     own = {path.name.removesuffix(compact.SUFFIX): path for path in compact.shipped()}
-    return load(own[file] if file in own and not Path(file).exists() else file)
+    return own[file] if file in own and not Path(file).exists() else Path(file)
 
 
 def main(args: list[str]) -> Any:

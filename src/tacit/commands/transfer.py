@@ -1,4 +1,4 @@
-"""Take a learned cost to another environment: a fresh agent there, charged the frozen cost, judged by the true one.
+"""Take a learned cost to another environment: train a fresh agent there on the frozen cost, judge it by the true one.
 
   tacit transfer RUN --to ENV [--steps N] [--seed S]
 
@@ -14,54 +14,33 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from tacit.commands import RunPath, call, open_run
-from tacit.commands.environment import EnvOptions, Options, check_env
-from tacit.commands.learn import Log
-from tacit.commands.retrain import Charge, Seed, Settings, Steps, Which, train_on, wanted
+from tacit.commands import RunPath, open_run
+from tacit.commands.environment import EnvOptions, Options
+from tacit.commands.retrain import Agent, FreshAgent
 
 Target = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
-def main(args: list[str]) -> Any:
-    def transfer(
-        run: RunPath,
-        /,
-        *,
-        to: Target,
-        steps: Steps = None,
-        seed: Seed = None,
-        which: Which = "cost",
-        shared: bool = False,
-        charge: Charge = "excess",
-        set: Settings = (),
-        options: Options = EnvOptions(),  # noqa: B008 (frozen)
-        out: str = "runs",
-        log: Log = None,
-        json: bool = False,
-    ) -> None:
-        """Train on the frozen cost in another environment.
+def transfer(
+    run: RunPath,
+    /,
+    *,
+    to: Target,
+    shared: bool = False,
+    agent: Agent = FreshAgent(),  # noqa: B008 (frozen)
+    options: Options = EnvOptions(),  # noqa: B008 (frozen)
+) -> None:
+    """Train on the frozen cost in another environment.
 
-        Args:
-            run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
-            to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
-            steps: Environment steps. Default: those of the preset.
-            seed: Random seed of the fresh agent. Default: the run's seed + 1000.
-            which: The cost that drove the policy, or the additive map.
-            shared: Leave out the inputs that ENV does not have (additive costs only).
-            charge: What costs: the excess over the threshold, the cost beyond the demonstrations' mean, or all of it.
-            set: Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16.
-            options: Options of ENV.
-            out: Folder in which the run folder is made.
-            log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
-            json: Print the summary as JSON.
-        """
-        source = open_run(run)
-        check_env(to, options.given())
-        settings = wanted(steps, set, which=which, charge=charge, shared=shared)
-        train_on(source, to, options.given(), settings, seed, ["transfer", *args], out, log, json)
-
-    return call(transfer, "transfer", __doc__, args)
+    Args:
+        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
+        to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
+        shared: Leave out the inputs that ENV does not have (additive costs only).
+        agent: Options of the fresh agent.
+        options: Options of ENV.
+    """
+    agent.train(open_run(run), to, options.given(), shared=shared)

@@ -62,11 +62,9 @@ def read_any(
         return from_npz(source, card=card)
     if kind == ".safetensors":
         return load(source)
-    if kind in (".pkl", ".pickle", ".p"):
-        raise UserError(
-            f"{os.fspath(source)!r} is a pickle, which can run code; `tacit demos from-pickle` reads it without"
-        )
-    raise UserError(f"cannot read {os.fspath(source)!r}: demonstrations are imported from .csv and .npz files")
+    raise UserError(
+        f"cannot read {os.fspath(source)!r}: only .csv and .npz files are converted; `tacit demos import` reads more"
+    )
 
 
 def for_environment(data: Demonstrations, env: Any, env_id: str, env_kwargs: Mapping[str, Any]) -> Demonstrations:

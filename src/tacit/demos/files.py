@@ -10,7 +10,9 @@ import io
 import math
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -25,6 +27,12 @@ CARD = "card.json"
 MAX_CARD_BYTES = 1 << 20
 MAX_BYTES = 1 << 30
 """Size of all arrays together that `load` accepts by default."""
+IMPORTED = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".npy", ".json", ".jsonl"),
+    *(".pkl", ".pickle", ".p", ".pt", ".pth", ".hdf5", ".h5"),
+)
+"""Endings of other files with demonstrations, which `tacit demos import` reads."""
+ReadObjects = Callable[[str | os.PathLike[str], bytes], Any]
 DEFLATE_LIMIT = 1032
 """No honest deflate stream expands further than this; a larger claim is a zip bomb or damage."""
 
@@ -60,10 +68,12 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
     if own_format is not None:
         own: Demonstrations = load_function(own_format.load)(path)
         return own
+    if Path(path).suffix.lower() in IMPORTED or Path(path).is_dir():
+        raise UserError(f"{path} is not a demonstration file. {_import_hint(path)}")
     arrays, card = read_npz(path, max_bytes=max_bytes)
     if card is None:
         raise UserError(
-            f"{path} has no {CARD}: if these are arrays of your own, import them with `tacit demos convert`"
+            f"{path} has no {CARD}. If these are arrays of your own, they have to be imported. {_import_hint(path)}"
         )
     if card.get("schema") != SCHEMA:
         raise UserError(
@@ -74,6 +84,12 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonst
     if card.get("sha256") != demos.sha256:
         raise UserError(f"{path} is damaged or was altered: its arrays do not match the hash in its card; get it again")
     return demos
+
+
+def _import_hint(path: str | os.PathLike[str]) -> str:
+    new = Path(path).with_suffix(".npz").name
+    new = f"imported-{new}" if new == Path(path).name else new
+    return f"Import it first: tacit demos import {os.fspath(path)} --env ENV -o {new}"
 
 
 def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Card) -> Demonstrations:
@@ -89,14 +105,19 @@ def build(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], card: Car
         raise UserError(f"{path}: {error}") from None
 
 
-def read_npz(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tuple[dict[str, np.ndarray], Card | None]:
-    """(arrays by name, card or None) of an .npz file, checked for size and type before being read."""
+def read_npz(
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, foreign: ReadObjects | None = None
+) -> tuple[dict[str, Any], Card | None]:
+    """(arrays by name, card or None) of an .npz file, checked for size and type before being read.
+
+    With `foreign` the arrays may have any names, and arrays of objects are read by it.
+    """
     file = disk.reading(path)
     try:
         with file, zipfile.ZipFile(file) as archive:
-            members = _checked_members(path, archive, max_bytes)
+            members = _checked_members(path, archive, max_bytes, any_name=foreign is not None)
             arrays = {
-                name.removesuffix(".npy"): _read_array(path, archive, info)
+                name.removesuffix(".npy"): _member_array(path, archive, info, foreign)
                 for name, info in members.items()
                 if name != CARD
             }
@@ -114,15 +135,16 @@ def read_npz(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> tup
 
 
 def _checked_members(
-    path: str | os.PathLike[str], archive: zipfile.ZipFile, max_bytes: int
+    path: str | os.PathLike[str], archive: zipfile.ZipFile, max_bytes: int, *, any_name: bool = False
 ) -> dict[str, zipfile.ZipInfo]:
     allowed = {CARD, *(f"{name}.npy" for name in ARRAYS)}
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         name = info.filename
-        if name not in allowed:
+        if name not in allowed and not (any_name and name.endswith(".npy")):
             raise UserError(
-                f"{path} holds {name[:80]!r}, which is no part of a demonstration file: {', '.join(ARRAYS)}"
+                f"{path} holds {name[:80]!r}, which is no part of a demonstration file: {', '.join(ARRAYS)}. "
+                f"{_import_hint(path)}"
             )
         if name in members:
             raise UserError(f"{path} holds {name} twice; re-create it")
@@ -149,25 +171,37 @@ def _checked_members(
     return members
 
 
-def _read_array(path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+def _member_array(
+    path: str | os.PathLike[str], archive: zipfile.ZipFile, info: zipfile.ZipInfo, foreign: ReadObjects | None
+) -> Any:
     with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-        else:
-            raise UserError(f"{path}: {info.filename} has the unknown array format {version}; write it with numpy.save")
-        if dtype.kind not in "biuf" or dtype.subdtype is not None:
-            raise UserError(
-                f"{path}: {info.filename} holds {dtype}, and only booleans, integers and floats are read "
-                "(objects are pickles, which can run code); convert it to a plain array"
-            )
-        size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or size != info.file_size - file.tell():
-            raise UserError(f"{path}: {info.filename} does not hold the {shape} array that it announces; get it again")
-        data = file.read(size)
-    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+        return read_array(path, file, info.file_size, info.filename, foreign)
+
+
+def read_array(
+    path: str | os.PathLike[str], file: IO[bytes], file_size: int, name: str, foreign: ReadObjects | None = None
+) -> Any:
+    """The array in a .npy file, or in a member of an .npz file; `foreign` reads the pickle of an array of objects."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise UserError(f"{path}: {name} has the unknown array format {version}; write it with numpy.save")
+    if dtype.kind == "O" and foreign is not None:
+        return foreign(path, file.read())
+    if foreign is not None and dtype.kind in "US" and dtype.itemsize <= MAX_CARD_BYTES:
+        return None  # words say nothing that is needed
+    if dtype.kind not in "biuf" or dtype.subdtype is not None:
+        raise UserError(
+            f"{path}: {name} holds {dtype}, and only booleans, integers and floats are read "
+            "(objects are pickles, which can run code); convert it to a plain array"
+        )
+    size = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size != file_size - file.tell():
+        raise UserError(f"{path}: {name} does not hold the {shape} array that it announces; get it again")
+    return np.frombuffer(file.read(size), dtype=dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def shipped(env_id: str) -> Path | None:

@@ -68,7 +68,7 @@ def seeds_of(seed: Seeds, num_envs: int) -> list[int | None]:
     if seed is None or isinstance(seed, int | np.integer):
         return [None if seed is None else int(seed) + row for row in range(num_envs)]
     if not isinstance(seed, list | tuple | np.ndarray):
-        raise UserError(f"a seed is a whole number, or a list with one per copy, not {seed!r}")
+        raise UserError(f"a seed must be a whole number, or a list with one per copy, not {seed!r}")
     if len(seed) != num_envs:
         raise UserError(f"a list of seeds has one entry per copy: {num_envs}, not {len(seed)}")
     return list(seed)

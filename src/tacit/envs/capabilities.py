@@ -10,7 +10,10 @@ An environment of your own declares what it can as attributes of its class or in
     dt                           seconds per step, for films
     exact_model                  a `GridworldSpec`: the environment as arrays, for the exact methods
     get_state(), set_state(s)    everything that the future depends on, as a dict of arrays, the random generator
-                                 included (`rng_state.pack_rng`); a run then resumes bit by bit
+                                 included (`rng_state.pack_rng`); a run then resumes bit by bit, and demonstrations
+                                 are checked by replaying them (`tacit demos validate`)
+    state_of(observation)        the state for `set_state` that an observation shows, where it is not simply among its
+                                 entries or a sum of them
     use_threads(n)               step the copies of a batched environment with n threads
     step_arrays(actions)         (obs, reward, cost, terminated, truncated, final_obs) of a batched environment that
                                  resets in the same step: `step` without the dictionary, for speed
@@ -128,6 +131,8 @@ class Capabilities:
     """Can it be made with render_mode="rgb_array", for a film?"""
     state: StateAccess | None = None
     """Everything that the future depends on. For a vector environment: of all copies."""
+    state_of: Callable[[Array], dict[str, Array]] | None = None
+    """(obs,) observation -> the state that it shows."""
     physical_state: StateAccess | None = None
     """Positions and velocities of a MuJoCo environment, without its random generator."""
     use_threads: Callable[[int], None] | None = None
@@ -157,6 +162,7 @@ def capabilities(env: Any) -> Capabilities:
         step_seconds=_seconds(declared("dt")),
         renders="rgb_array" in (declared("metadata") or {}).get("render_modes", ()),
         state=None if wrapped and _is_vector(env) else _copies_state(inner, copies) if copies else _state(inner),
+        state_of=_function(declared("state_of")),
         physical_state=None if copies else _physical_state(inner),
         use_threads=_function(getattr(inner, "use_threads", None)),
         step_arrays=None if wrapped else _function(getattr(inner, "step_arrays", None)),
@@ -202,8 +208,7 @@ def _physical_state(inner: Any) -> StateAccess | None:
     if put is None or not (hasattr(data, "qpos") and hasattr(data, "qvel")):
         return None
     return StateAccess(
-        lambda: {"qpos": data.qpos.copy(), "qvel": data.qvel.copy()},
-        lambda state: put(state["qpos"], state["qvel"]),
+        lambda: {"qpos": data.qpos.copy(), "qvel": data.qvel.copy()}, lambda state: put(state["qpos"], state["qvel"])
     )
 
 

@@ -22,6 +22,7 @@ from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, GREY, Plane
 from tacit.envs.families import EnvInfo, Family, Options
 from tacit.envs.nav import DT, GOAL_RADIUS, TOP_SPEED, actions_towards, move_point
+from tacit.envs.rng_state import pack_rng
 from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, whole_number
 from tacit.errors import UserError
 
@@ -141,6 +142,13 @@ class Crowd(Task):
         own = [state[:, :4], state[:, 4:6] - state[:, :2], slots.reshape(len(state), -1)]
         return (np.round(np.concatenate(own, axis=1) / RESOLUTION) * RESOLUTION).astype(np.float32)
 
+    def state_of(self, obs: Array) -> Array:
+        """(state,) what an observation (62,) shows, up to the resolution of the sensors."""
+        state = np.array(obs, np.float64)
+        slots = slots_of(state[None])[0].copy()
+        slots[:, :4] += slots[:, PRESENT:] * state[:4]
+        return np.concatenate([state[:4], state[4:6] + state[:2], slots.ravel()])
+
     def succeeded(self, final_obs: Array) -> Flags:
         """At the goal."""
         return np.asarray(np.hypot(final_obs[:, 4], final_obs[:, 5]) < GOAL_RADIUS + RESOLUTION)
@@ -175,7 +183,13 @@ class CrowdEnv(TaskEnv):
     def __init__(
         self, objects: Sequence[int] | int = (3, 8), *, horizon: int = HORIZON, render_mode: str | None = None
     ) -> None:
-        super().__init__(Crowd(objects, horizon), render_mode)
+        self.crowd = Crowd(objects, horizon)
+        super().__init__(self.crowd, render_mode)
+
+    def state_of(self, obs: Array) -> dict[str, Array]:
+        """The state that an observation shows, for `set_state`; the generator is a new one."""
+        rng = pack_rng(np.random.default_rng(0))
+        return {"world": self.crowd.state_of(obs), "steps": np.array(0), "rng": rng}
 
 
 class CrowdVectorEnv(TaskVectorEnv):

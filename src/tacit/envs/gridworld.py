@@ -12,7 +12,7 @@ off. The true cost, info["cost"], is 1 for every step that ends in a constrained
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -57,22 +57,41 @@ def complete_options(options: Mapping[str, Any]) -> Options:
     return {**options, **model_of(options).env_kwargs()}
 
 
-def _observation_space(grid: GridworldSpec, observation: str) -> tuple[gym.Space[Any], tuple[str, ...]]:
-    """(space, feature names) of one observation."""
-    if observation == "position":
-        high = np.maximum(np.array(grid.shape, dtype=np.float32) - 1, 1)  # a Box of one value makes Gymnasium warn
-        return gym.spaces.Box(np.zeros(2, dtype=np.float32), high, dtype=np.float32), ("row", "column")
-    if observation == "index":
-        return gym.spaces.Discrete(grid.n_states), ("state",)
-    raise UserError(f"observation must be 'position' or 'index', not {observation!r}")
+class _World:
+    """What the single and the batched environment share: the map, and spaces that follow from it."""
+
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+    def _build(self, grid: GridworldSpec, observation: str, render_mode: str | None) -> gym.Space[Any]:
+        """Set the attributes; returns the space of one observation."""
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
+        self.grid = self.exact_model = grid
+        self.horizon, self.render_mode = grid.horizon, render_mode
+        self.feature_names: tuple[str, ...] = ("row", "column") if observation == "position" else ("state",)
+        if observation == "position":
+            self._as_observations: np.ndarray = grid.cells.astype(np.float32)
+            high = np.maximum(np.array(grid.shape, dtype=np.float32) - 1, 1)  # a Box of one value makes Gymnasium warn
+            return gym.spaces.Box(np.zeros(2, dtype=np.float32), high, dtype=np.float32)
+        if observation == "index":
+            self._as_observations = np.arange(grid.n_states)
+            return gym.spaces.Discrete(grid.n_states)
+        raise UserError(f"observation must be 'position' or 'index', not {observation!r}")
+
+    def _draw(self, states: Iterable[int] | None) -> tuple[Any, ...] | None:
+        """A text or picture of each state, as `render_mode` says."""
+        if states is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "ansi" or "rgb_array" to make()')
+            return None
+        draw = render_text if self.render_mode == "ansi" else render_image
+        return tuple(draw(self.grid, int(state)) for state in states)
 
 
-def _check_render_mode(render_mode: str | None, modes: list[str]) -> None:
-    if render_mode is not None and render_mode not in modes:
-        raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
-
-
-class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class GridworldVectorEnv(_World, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """`num_envs` independent gridworlds stepped as arrays.
 
     A copy that ends starts again within the same step (Gymnasium's SAME_STEP): its rows of the observations and of
@@ -102,26 +121,14 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs must be at least 1, not {num_envs}")
-        _check_render_mode(render_mode, self.metadata["render_modes"])
-        self.grid = self.exact_model = make_spec(
-            layout,
-            slip=slip,
-            moves=moves,
-            reward=reward,
-            horizon=horizon,
-            discount=discount,
-            slip_rule=slip_rule,
+        grid = make_spec(
+            layout, slip=slip, moves=moves, reward=reward, horizon=horizon, discount=discount, slip_rule=slip_rule
         )
         self.num_envs = num_envs
-        self.horizon = self.grid.horizon
-        self.render_mode = render_mode
-        self.single_observation_space, self.feature_names = _observation_space(self.grid, observation)
+        self.single_observation_space = self._build(grid, observation, render_mode)
         self.single_action_space = gym.spaces.Discrete(self.grid.n_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._as_observations = (
-            self.grid.cells.astype(np.float32) if observation == "position" else np.arange(self.grid.n_states)
-        )
         self._states: np.ndarray | None = None
         self._steps = np.zeros(num_envs, dtype=np.int64)
 
@@ -175,16 +182,10 @@ class GridworldVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[Any, ...] | None:
         """One text or picture per copy, as `render_mode` says."""
-        if self._states is None:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "ansi" or "rgb_array" to make()')
-            return None
-        draw = render_text if self.render_mode == "ansi" else render_image
-        return tuple(draw(self.grid, int(state)) for state in self._states)
+        return self._draw(self._states)
 
 
-class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
+class GridworldEnv(_World, gym.Env[np.ndarray | np.int64, np.int64]):
     """One gridworld: a batch of one, without the automatic restart."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 5}  # noqa: RUF012
@@ -202,33 +203,19 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
         observation: str = "position",
         render_mode: str | None = None,
     ) -> None:
-        self.grid = self.exact_model = make_spec(
-            layout,
-            slip=slip,
-            moves=moves,
-            reward=reward,
-            horizon=horizon,
-            discount=discount,
-            slip_rule=slip_rule,
+        grid = make_spec(
+            layout, slip=slip, moves=moves, reward=reward, horizon=horizon, discount=discount, slip_rule=slip_rule
         )
-        _check_render_mode(render_mode, self.metadata["render_modes"])
-        self.horizon = self.grid.horizon
-        self.render_mode = render_mode
-        self.observation_space, self.feature_names = _observation_space(self.grid, observation)
+        self.observation_space = self._build(grid, observation, render_mode)
         self.action_space = gym.spaces.Discrete(self.grid.n_actions)
         self._state: int | None = None
         self._steps = 0
-
-    def _observe(self, state: int) -> np.ndarray | np.int64:
-        if self.feature_names == ("state",):
-            return np.int64(state)
-        return self.grid.cells[state].astype(np.float32)
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray | np.int64, Info]:
         """Put the agent on the start."""
         super().reset(seed=seed)
         self._state, self._steps = self.grid.start, 0
-        return self._observe(self._state), {"cost": 0.0}
+        return self._as_observations[self._state].copy(), {"cost": 0.0}
 
     def step(self, action: np.int64) -> tuple[np.ndarray | np.int64, float, bool, bool, Info]:
         """Move once."""
@@ -241,13 +228,15 @@ class GridworldEnv(gym.Env[np.ndarray | np.int64, np.int64]):
         terminated = entered == self.grid.goal
         truncated = not terminated and self._steps >= self.horizon
         cost = float(self.grid.entry_costs[entered])
-        return self._observe(entered), float(self.grid.entry_rewards[entered]), terminated, truncated, {"cost": cost}
+        return (
+            self._as_observations[entered],
+            float(self.grid.entry_rewards[entered]),
+            terminated,
+            truncated,
+            {"cost": cost},
+        )
 
     def render(self) -> Any:
         """Text or picture, as `render_mode` says."""
-        if self._state is None:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "ansi" or "rgb_array" to make()')
-            return None
-        return (render_text if self.render_mode == "ansi" else render_image)(self.grid, self._state)
+        drawn = self._draw(None if self._state is None else [self._state])
+        return None if drawn is None else drawn[0]

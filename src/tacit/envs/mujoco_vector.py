@@ -18,19 +18,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.envs import robots
 from tacit.envs.batched import Flags, Seeds, Step, reset_mask, seeds_of, step_info
 from tacit.envs.families import Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
-from tacit.envs.robots import (
-    Array,
-    RobotEnv,
-    action_space,
-    check_horizon,
-    check_noise,
-    find_task,
-    load_model,
-    observation_space,
-)
+from tacit.envs.robots import Array, RobotEnv, check_horizon, find_task
 from tacit.errors import UserError
 
 
@@ -66,9 +58,9 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
     ) -> None:
         self.task = find_task(task)
         self.rule = self.task.constraint
-        self.noise = check_noise(noise)
+        self.noise = robots.check_noise(noise)
         if num_envs < 1 or nthread < 1:
-            raise UserError(f"num_envs and nthread are at least 1, not {num_envs} and {nthread}.")
+            raise UserError(f"num_envs and nthread must be at least 1, not {num_envs} and {nthread}.")
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"the batched environment renders as rgb_array only, not {render_mode!r}.")
         self.num_envs = num_envs
@@ -77,12 +69,12 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
             self.horizon = min(self.horizon, check_horizon(self.task, max_episode_steps))
         self.nthread = nthread
         self.render_mode = render_mode
-        self.single_observation_space = observation_space(self.task)
-        self.single_action_space = action_space(self.task)
+        self.single_observation_space = robots.observation_space(self.task)
+        self.single_action_space = robots.action_space(self.task)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.feature_names = self.task.feature_names
-        self.model = load_model(self.task)
+        self.model = robots.load_model(self.task)
         self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
         self._picture = (width, height)
         self._camera: RobotEnv | None = None

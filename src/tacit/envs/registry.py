@@ -223,18 +223,20 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
 
 @once
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
-    """N copies that reset within the same step, with flat observations.
+    """N copies with flat observations that reset by themselves, within the same step if there is a way.
 
-    The batched version is used if there is one that resets so and has flat observations, else copies of the single
-    one. UserError if there is neither.
+    The batched version is used if it resets so and has flat observations, else copies of the single one. Without a
+    single one, a batched version that resets in the next step will do. UserError if there is none of these.
     """
     spec = find_spec(env_id)
     with _making(env_id, kwargs):
         if spec.vector_entry_point is not None:
             env = gym.make_vec(spec, num_envs=n_envs, vectorization_mode="vector_entry_point", **kwargs)
-            if resets_same_step(env) and (is_flat(env.single_observation_space) or not flattened):
+            readable = is_flat(env.single_observation_space) or not flattened
+            late = autoreset_mode(env) == AutoresetMode.NEXT_STEP.value and spec.entry_point is None
+            if readable and (resets_same_step(env) or late):
                 return _remember(env, env_id)
-            why = "are not flat" if resets_same_step(env) else "do not reset within the same step"
+            why = "do not reset by themselves" if readable else "have observations that are not flat"
             env.close()
             if spec.entry_point is None:
                 raise UserError(f"the copies of {env_id} {why}, and it has no single version (entry_point) to copy")

@@ -41,19 +41,17 @@ class Task:
     position_names: tuple[str, ...]
     velocity_names: tuple[str, ...]
     action_names: tuple[str, ...]
-    action_high: float
-    """The action box is [-action_high, action_high] in every coordinate."""
     reward: Reward = field(repr=False)
-    reward_text: str
     constraint: Rule
     """What the robot must not do."""
-    reset_qpos: float
+    action_high: float = 1.0
+    """The action box is [-action_high, action_high] in every coordinate."""
+    reset_qpos: float = 0.1
     """Half-width of the uniform noise on the initial qpos."""
-    reset_qvel: float
+    reset_qvel: float = 0.1
     """Half-width of the uniform noise on the initial qvel, or its standard deviation if `reset_qvel_normal`."""
     reset_qvel_normal: bool = False
     terminated: Terminated | None = field(default=None, repr=False)
-    termination_text: str = "never"
     dead_actions: tuple[int, ...] = ()
     """Motors that do not work: their actions are set to zero."""
     free_joint: bool = False
@@ -157,6 +155,7 @@ def _travel(dt: float, control: float, alive: float = 0.0) -> Reward:
 
 
 def _ant_reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
+    """sqrt(x^2 + y^2) + [0.2 <= z <= 1.0] - 0.5 |a|^2"""
     # No contact cost: the contact forces were always zero in the data that this task comes from.
     x, y, z = after[:, 0], after[:, 1], after[:, 2]
     finite = np.isfinite(after).all(axis=1) & np.isfinite(velocity).all(axis=1)
@@ -165,6 +164,7 @@ def _ant_reward(before: Array, after: Array, velocity: Array, action: Array) -> 
 
 
 def _pendulum_reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
+    """1 if x <= -0.01, 0.1 if x >= 0, linear between."""
     # Full reward needs x <= -0.01 while the constraint is broken from -0.015 on: 5 mm are legal and fully rewarded.
     return np.clip(0.1 - 90.0 * after[:, 0], 0.1, 1.0)
 
@@ -222,40 +222,18 @@ _ANT = Task(
         *_velocities(_LEGS),
     ),
     action_names=("hip_4", "ankle_4", "hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3"),
-    action_high=1.0,
     reward=_ant_reward,
-    reward_text="sqrt(x^2 + y^2) + [0.2 <= z <= 1.0] - 0.5 |a|^2",
     constraint=Rule("x_position", "<", -3.0),
-    reset_qpos=0.1,
-    reset_qvel=0.1,
     reset_qvel_normal=True,
     free_joint=True,
     camera={"distance": 8.0, "elevation": -25.0, "height": 0.5, "floor": 0.0},
 )
 
-_CHEETAH = (
-    "x_position",
-    "z_position",
-    "pitch",
-    "back_thigh",
-    "back_shin",
-    "back_foot",
-    "front_thigh",
-    "front_shin",
-    "front_foot",
-)
+_LEG = ("thigh", "shin", "foot")
+_CHEETAH = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("back", "front") for part in _LEG))
 _SWIMMER = ("x_position", "y_position", "heading", "joint_1", "joint_2")
-_WALKER = (
-    "x_position",
-    "z_position",
-    "pitch",
-    "right_thigh",
-    "right_leg",
-    "right_foot",
-    "left_thigh",
-    "left_leg",
-    "left_foot",
-)
+_LIMB = ("thigh", "leg", "foot")
+_WALKER = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("right", "left") for part in _LIMB))
 _POINT = ("x_position", "y_position", "heading")
 
 TASKS: dict[str, Task] = {
@@ -272,12 +250,8 @@ TASKS: dict[str, Task] = {
             position_names=_CHEETAH,
             velocity_names=_velocities(_CHEETAH),
             action_names=_CHEETAH[3:],
-            action_high=1.0,
             reward=_travel(dt=0.05, control=0.1),
-            reward_text="|dx|/dt - 0.1 |a|^2",
             constraint=Rule("x_position", "<", -3.0),
-            reset_qpos=0.1,
-            reset_qvel=0.1,
             reset_qvel_normal=True,
             camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
         ),
@@ -291,12 +265,8 @@ TASKS: dict[str, Task] = {
             position_names=_SWIMMER,
             velocity_names=_velocities(_SWIMMER),
             action_names=_SWIMMER[3:],
-            action_high=1.0,
             reward=_travel(dt=0.04, control=1e-4),
-            reward_text="|dx|/dt - 0.0001 |a|^2",
             constraint=Rule("x_position", ">", 0.5),
-            reset_qpos=0.1,
-            reset_qvel=0.1,
             camera={"distance": 6.0, "elevation": -55.0, "height": 0.0, "floor": -0.1},
         ),
         Task(
@@ -310,14 +280,11 @@ TASKS: dict[str, Task] = {
             position_names=_WALKER,
             velocity_names=_velocities(_WALKER),
             action_names=_WALKER[3:],
-            action_high=1.0,
             reward=_travel(dt=0.008, control=1e-3, alive=1.0),
-            reward_text="|dx|/dt + 1 - 0.001 |a|^2",
             constraint=Rule("x_position", "<", -3.0),
             reset_qpos=0.005,
             reset_qvel=0.005,
             terminated=_walker_fell,
-            termination_text="unless 0.8 < z < 2.0 and -1 < pitch < 1",
             camera={"distance": 5.0, "elevation": -15.0, "height": 1.0, "floor": 0.0},
         ),
         Task(
@@ -332,12 +299,10 @@ TASKS: dict[str, Task] = {
             action_names=("force",),
             action_high=3.0,
             reward=_pendulum_reward,
-            reward_text="1 if x <= -0.01, 0.1 if x >= 0, linear between",
             constraint=Rule("x_position", "<", -0.015),
             reset_qpos=0.01,
             reset_qvel=0.01,
             terminated=_pendulum_fell,
-            termination_text="|pole angle| > 0.2",
             camera={"distance": 2.5, "elevation": -15.0, "height": 0.3},
         ),
         Task(
@@ -352,7 +317,6 @@ TASKS: dict[str, Task] = {
             action_names=("speed", "turn"),
             action_high=0.25,
             reward=_point_reward,
-            reward_text="(x dy - y dx) / (1 + |sqrt(x^2 + y^2) - 10|)",
             constraint=Rule("x_position", "<=", -3.0),
             reset_qpos=0.0,
             reset_qvel=0.0,

@@ -16,24 +16,20 @@ from tacit.envs.robot_rendering import RobotRenderer, has_display
 from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
 from tacit.errors import UserError, install_command
 
-__all__ = [
-    "TASKS",
-    "RobotEnv",
-    "Task",
-    "action_space",
-    "check_noise",
-    "find_task",
-    "load_model",
-    "observation_space",
-]
+__all__ = ["TASKS", "RobotEnv", "Task", "action_space", "check_noise", "find_task", "load_model", "observation_space"]
 
 
 def load_model(task: Task) -> Any:
     """The compiled MuJoCo model of a task."""
     try:
         import mujoco
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UserError(f"the robot environments need MuJoCo: {install_command('robots')}") from error
+    except ImportError as error:  # versions 3 and 4 share files: upgrading in place leaves neither
+        raise UserError(
+            "MuJoCo is installed but broken, as by an upgrade from version 3 to 4: pip uninstall mujoco mujoco-core "
+            f"mujoco-studio, then {install_command('robots')}"
+        ) from error
     except AttributeError as error:
         name = os.environ.get("MUJOCO_GL")
         raise UserError(f"MuJoCo does not start with MUJOCO_GL={name}: is that OpenGL library installed?") from error
@@ -57,13 +53,13 @@ def action_space(task: Task) -> spaces.Box:
 
 def check_noise(noise: float) -> float:
     if not (np.isfinite(noise) and noise >= 0):
-        raise UserError(f"noise is a standard deviation: a finite number >= 0, not {noise!r}.")
+        raise UserError(f"noise must be a standard deviation, a finite number >= 0, not {noise!r}.")
     return float(noise)
 
 
 def check_horizon(task: Task, horizon: int | None) -> int:
     if horizon is not None and horizon < 1:
-        raise UserError(f"the horizon of an episode is at least 1 step, not {horizon}.")
+        raise UserError(f"the horizon of an episode must be at least 1 step, not {horizon}.")
     return horizon or task.horizon
 
 
@@ -98,7 +94,9 @@ class RobotEnv(gym.Env[Any, Any]):
         self.noise = check_noise(noise)
         self.horizon = check_horizon(self.task, horizon)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UserError(f"render_mode is one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}.")
+            raise UserError(
+                f"render_mode must be one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}."
+            )
         self.render_mode = render_mode
         self.width, self.height = width, height
         self.model = load_model(self.task)

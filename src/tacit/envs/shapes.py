@@ -31,30 +31,30 @@ class Shapes:
     def inside(self, points: Array, margin: float = 0.0) -> Flags:
         """(...,) which points (..., 2) lie in a shape, or nearer to one than `margin`."""
         x, y = points[..., 0], points[..., 1]
-        found = np.zeros(x.shape, np.bool_)
+        inside = np.zeros(x.shape, np.bool_)
         for cx, cy, radius in self.discs:
-            found |= (x - cx) ** 2 + (y - cy) ** 2 < (radius + margin) ** 2
+            inside |= (x - cx) ** 2 + (y - cy) ** 2 < (radius + margin) ** 2
         for x0, y0, x1, y1 in self.boxes:
-            found |= (x > x0 - margin) & (x < x1 + margin) & (y > y0 - margin) & (y < y1 + margin)
-        return found
+            inside |= (x > x0 - margin) & (x < x1 + margin) & (y > y0 - margin) & (y < y1 + margin)
+        return inside
 
     def crossed(self, start: Array, end: Array, margin: float = 0.0) -> Flags:
         """(...,) which lines from `start` (..., 2) to `end` (..., 2) pass through a shape widened by `margin`."""
         along = end - start
-        found = np.zeros(np.broadcast_shapes(start.shape, end.shape)[:-1], np.bool_)
+        crossed = np.zeros(np.broadcast_shapes(start.shape, end.shape)[:-1], np.bool_)
         length = np.maximum((along**2).sum(axis=-1), 1e-12)
         for cx, cy, radius in self.discs:
             to_centre = np.array([cx, cy]) - start
             nearest = np.clip((to_centre * along).sum(axis=-1) / length, 0.0, 1.0)
-            found |= ((to_centre - nearest[..., None] * along) ** 2).sum(axis=-1) < (radius + margin) ** 2
+            crossed |= ((to_centre - nearest[..., None] * along) ** 2).sum(axis=-1) < (radius + margin) ** 2
         safe = np.where(np.abs(along) < 1e-12, 1e-12, along)
         for x0, y0, x1, y1 in self.boxes:
             first = (np.array([x0 - margin, y0 - margin]) - start) / safe
             second = (np.array([x1 + margin, y1 + margin]) - start) / safe
             enters = np.maximum(np.minimum(first, second).max(axis=-1), 0.0)
             leaves = np.minimum(np.maximum(first, second).min(axis=-1), 1.0)
-            found |= enters < leaves
-        return found
+            crossed |= enters < leaves
+        return crossed
 
     def corners(self, margin: float) -> Array:
         """(w, 2) points around the shapes from which one can see around them, outside of all of them."""
@@ -122,7 +122,7 @@ class ShortestWay:
             seen = ~self.shapes.crossed(position[:, None], self.corners[None], margin)
             total = np.where(seen, np.linalg.norm(self.corners[None] - position[:, None], axis=-1), np.inf) + to_go
             best = total.argmin(axis=1)
-            found = unseen & np.isfinite(total[np.arange(len(best)), best])
-            target[found] = self.corners[best[found]]
-            unseen &= ~found
+            visible = unseen & np.isfinite(total[np.arange(len(best)), best])
+            target[visible] = self.corners[best[visible]]
+            unseen &= ~visible
         return target

@@ -12,6 +12,9 @@ one trajectory are correlated. A test that assumes independence would call almos
 trajectories are independent: under the hypothesis that both kinds are drawn alike, the labels of trajectories may be
 permuted. A feature's p-value is the share of permutations in which the largest D of any feature reaches D_j (Westfall
 and Young), which bounds the probability of a single false alarm among all features.
+
+A region in a plane may show in no single feature. So pairs are compared, too: where does the agent go that no
+demonstrator goes (`tacit.explain.joint`)?
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from tacit.envs import registry
 from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.run.progress import live
+from tacit.explain.joint import SIGNIFICANT, Apart, compare_jointly
+from tacit.run.terminal import live
 from tacit.stats import mean_interval
 
 if TYPE_CHECKING:
@@ -40,7 +44,6 @@ Array = NDArray[Any]
 PERMUTATIONS = 2000
 POINTS = 64
 """Values of a feature at which distributions are compared."""
-SIGNIFICANT = 0.05
 LEARN_STEPS = 40_960
 """Environment steps of the short training."""
 EPISODES = 50
@@ -78,12 +81,14 @@ class Preflight:
     findings: tuple[Finding, ...]
     differences: tuple[Difference, ...] = ()
     """The largest first; none if the demonstrations were checked alone."""
+    apart: tuple[Apart, ...] = ()
+    """Features and pairs of them by how much of what the agent does lies where demonstrators hardly ever are."""
     returns: Mapping[str, Mapping[str, float]] | None = None
     """{"demonstrations" | "agent": {"value", "low", "high"}}"""
 
     @property
     def something_to_learn(self) -> bool:
-        return not self.differences or self.differences[0].p <= SIGNIFICANT
+        return not self.differences or self.differences[0].p <= SIGNIFICANT or any(one.clear for one in self.apart)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "something_to_learn": self.something_to_learn}
@@ -178,6 +183,8 @@ def _rows(observations: Array) -> Array:
 def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], seed: int = 0) -> Preflight:
     """Compare demonstrations with episodes of an unconstrained agent."""
     features = differences(demos, agent, names, np.random.default_rng([seed, 17]))
+    theirs_rows, agent_rows = ([_rows(trajectory.observations) for trajectory in part] for part in (demos, agent))
+    apart = compare_jointly(theirs_rows, agent_rows, names, np.random.default_rng([seed, 18]))
     theirs, earned = (mean_interval(part.returns) for part in (demos, agent))
     findings = about(demos)
     differing = [one for one in features if one.p <= SIGNIFICANT]
@@ -186,9 +193,17 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         more = f" and {len(differing) - 4} more" if len(differing) > 4 else ""
         words = f"the unconstrained agent differs from the demonstrations in {listed}{more}"
         findings.append(Finding("good", words))
-    else:
-        words = "the unconstrained agent does not differ from the demonstrations in any feature: "
-        words += "there is nothing to learn, or there are too few demonstrations to see it"
+    clear = [one for one in apart if one.clear]
+    if clear:
+        words = f"in {clear[0]}, {clear[0].share:.0%} of the agent's steps lie where demonstrators hardly ever are"
+        findings.append(Finding("good", words))
+    if not differing and not clear:
+        words = "the unconstrained agent does not clearly differ from the demonstrations, in no feature and no pair of "
+        words += "features: there is nothing to learn, or there are too few demonstrations to see it"
+        if apart and apart[0].share > 0:
+            words += (
+                f" (the largest difference is in {apart[0]}: {apart[0].share:.0%} of its steps, p = {apart[0].p:.2g})"
+            )
         findings.append(Finding("doubt", words))
     if earned.high < theirs.low:
         words = f"the agent earns less than the demonstrations ({earned.value:.4g}, they {theirs.value:.4g}): "
@@ -202,7 +217,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         words = f"the demonstrations earn about as much as the agent ({theirs.value:.4g}, it {earned.value:.4g})"
         findings.append(Finding("note", words))
     returns = {"demonstrations": theirs._asdict(), "agent": earned._asdict()}
-    return Preflight(tuple(findings), tuple(features), returns)
+    return Preflight(tuple(findings), tuple(features), tuple(apart), returns)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

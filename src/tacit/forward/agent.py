@@ -137,7 +137,7 @@ def check_choices(config: Any) -> None:
     for name, kind in get_type_hints(type(config)).items():
         if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
             *others, last = get_args(kind)
-            raise UserError(f"{name} is {', '.join(others)} or {last}, not {getattr(config, name)!r}")
+            raise UserError(f"{name} must be {', '.join(others)} or {last}, not {getattr(config, name)!r}")
 
 
 def check_ranges(
@@ -162,30 +162,23 @@ def check(config: Config, n_envs: int) -> None:
     check_ranges(
         config, ("clip", "max_grad_norm", "obs_clip", "reward_clip", "target_kl", "kl_factor"), 0, open_low=True
     )
-    check_ranges(config, ("adam_eps", "value_coef", "lr_final"), 0)
+    check_ranges(config, ("adam_eps", "value_coef", "lr_final", "beta"), 0)
+    check_ranges(config, ("lr",), 0, open_low=True)
     check_ranges(config, ("gae_lambda",), 0, 1)
-    for name, number in (("total_steps", config.total_steps), ("n_envs", n_envs)):
-        if number < 1:
-            raise UserError(f"{name} must be at least 1, not {number}")
-    for name in ("rollout_steps", "batch_size"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    check_ranges(config, ("gamma",), 0, 1, open_low=True)
+    check_ranges(config, ("total_steps", "rollout_steps", "batch_size", "epochs", "threads"), 1)
+    if n_envs < 1:
+        raise UserError(f"n_envs must be at least 1, not {n_envs}")
     if config.rollout_steps % n_envs or config.rollout_steps % config.batch_size:
         raise UserError(
             f"rollout_steps ({config.rollout_steps}) must be a multiple of the number of environments ({n_envs})"
             f" and of batch_size ({config.batch_size})"
         )
-    if config.threads < 1:
-        raise UserError(f"threads is at least 1, not {config.threads}")
-    if config.epochs < 1 or config.lr <= 0 or not 0 < config.gamma <= 1:
-        raise UserError("epochs must be at least 1, lr positive and gamma above 0 and at most 1")
-    if config.beta < 0:
-        raise UserError(f"beta cannot be negative, it is {config.beta}")
     if any(size < 1 for size in config.hidden):
-        raise UserError(f"hidden are sizes of at least 1, not {config.hidden}")
+        raise UserError(f"hidden must be sizes of at least 1, not {config.hidden}")
     if not 0 <= config.lr_decay_start < 1:
         raise UserError(
-            f"lr_decay_start is a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
+            f"lr_decay_start must be a share of the training, at least 0 and below 1, not {config.lr_decay_start}"
         )
 
 

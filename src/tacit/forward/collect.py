@@ -2,8 +2,9 @@
 
 One JAX call per step would cost more than the whole step of a small network in NumPy; log-probabilities and values are
 computed later, in one batch. Environments are Gymnasium vector environments that reset a finished copy within the same
-step (AutoresetMode.SAME_STEP). One that offers `step_arrays(actions) -> (obs, reward, cost, terminated, truncated,
-final_obs)` is stepped through it; one that offers `get_state()`/`set_state()` resumes bit by bit.
+step (AutoresetMode.SAME_STEP) or in the next one (NEXT_STEP, Gymnasium's default). One that offers
+`step_arrays(actions) -> (obs, reward, cost, terminated, truncated, final_obs)` is stepped through it; one that resets
+within the same step and offers `get_state()`/`set_state()` resumes bit by bit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.envs.capabilities import capabilities
-from tacit.envs.registry import feature_names, resets_same_step
+from tacit.envs.registry import autoreset_mode, feature_names, resets_same_step
 from tacit.envs.registry import make_vec as make_vec
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
@@ -72,13 +73,15 @@ class Carry:
     """(k, 3) return, length and cost of the last k <= 100 finished episodes, oldest first."""
     env_state: dict[str, Array] | None
     """What the environment's `get_state` gave; None if it has none."""
+    resetting: Array | None = None
+    """(N,) copies that only reset in the next step (AutoresetMode.NEXT_STEP). Not saved: such a run begins anew."""
 
 
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
     """The policy's view of the environment. UserError if no policy can run in it."""
-    if not resets_same_step(env):
+    if autoreset_mode(env) not in ("SameStep", "NextStep"):
         raise UserError(
-            "the vector environment must reset its copies within the same step, its mode is"
+            "the vector environment must reset its copies by itself, its mode is"
             f" {env.metadata.get('autoreset_mode')}: make it with"
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
@@ -117,14 +120,16 @@ def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Ca
         access.set(carry.env_state)
         return carry
     warnings.warn(
-        "the environment cannot restore its state (it has no set_state): running episodes begin anew", stacklevel=3
+        "the environment cannot restore its state (it has no set_state, or resets in a step of its own): running "
+        "episodes begin anew",
+        stacklevel=3,
     )
     fresh = begin(env, interface, seed)
     return Carry(fresh.obs, fresh.episode, carry.recent, fresh.env_state)
 
 
 def _state_of(env: VectorEnv) -> dict[str, Array] | None:
-    access = capabilities(env).state
+    access = capabilities(env).state if resets_same_step(env) else None
     return None if access is None else access.get()
 
 
@@ -132,17 +137,20 @@ def collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
     """Step all environments T = n_steps times. RunFailed if one raises, or returns what is not finite."""
+    rollout, carry = (_collect if resets_same_step(env) else _collect_late)(env, policy, carry, n_steps, rng)
+    cost = np.zeros(0) if rollout.cost is None else rollout.cost
+    _require_finite(rollout.obs, rollout.next_obs, rollout.rew, cost)
+    return rollout, carry
+
+
+def _collect(
+    env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
+) -> tuple[Rollout, Carry]:
+    """From copies that reset within the same step: every step is one of an episode."""
     interface, n = policy.interface, env.num_envs
     noise = policy.noise(rng, (n_steps, n))
-    obs = np.empty((n_steps, n, interface.obs_size), np.float32)
-    next_obs = np.empty_like(obs)
-    shape = (n_steps, n) if interface.n_actions else (n_steps, n, interface.act_size)
-    act = np.empty(shape, np.int64 if interface.n_actions else np.float32)
-    sent = act if interface.n_actions else np.empty_like(act)
-    rew, cost = np.empty((n_steps, n)), np.zeros((n_steps, n))
-    terminated, done = np.empty((n_steps, n), bool), np.empty((n_steps, n), bool)
+    obs, act, sent, next_obs, rew, cost, terminated, done = _empty(interface, n_steps, n)
     has_cost = True
-
     step = _stepper(env, interface)
     current = carry.obs
     for t in range(n_steps):
@@ -159,12 +167,61 @@ def collect(
             has_cost = False
         else:
             cost[t] = costs
-    _require_finite(obs, next_obs, rew, cost)
-
     times = _times(carry.episode[1], done)
     rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done, times)
     episode, recent = _episodes(carry, rew, cost, done)
     return rollout, Carry(current, episode, recent, _state_of(env))
+
+
+def _collect_late(
+    env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
+) -> tuple[Rollout, Carry]:
+    """From copies that reset in a step of their own, which is no sample, so such a copy lags behind.
+
+    All copies step together. They do so until the last one has its T samples. What the others do meanwhile belongs to
+    their running episodes, but not to the rollout: at most as many steps as one copy has resets.
+    """
+    interface, n = policy.interface, env.num_envs
+    obs, act, sent, next_obs, rew, cost, terminated, done = _empty(interface, n_steps, n)
+    times = np.empty((n_steps, n), np.int64)
+    has_cost = True
+    count = np.zeros(n, np.int64)
+    current, episode, finished = carry.obs, carry.episode.copy(), [carry.recent]
+    resetting = np.zeros(n, bool) if carry.resetting is None else carry.resetting
+    while (count < n_steps).any():
+        actions = policy.perturb(policy.head(current), policy.noise(rng, (1, n))[0])
+        given = actions if interface.n_actions else interface.to_env(actions)
+        try:
+            reached, rewards, ended, truncated, info = env.step(given)
+        except Exception as error:
+            raise RunFailed(f"the environment raised {type(error).__name__} in a step: {error}") from error
+        reached = interface.encode(reached)
+        over = (np.asarray(ended) | np.asarray(truncated)) & ~resetting
+        has_cost &= "cost" in info or bool(resetting.all())
+        costs = np.asarray(info.get("cost", np.zeros(n)), np.float64)
+        copies = np.flatnonzero(~resetting & (count < n_steps))
+        at = (count[copies], copies)
+        parts = (current, actions, given, reached, rewards, costs, ended, over, episode[1])
+        for array, part in zip((obs, act, sent, next_obs, rew, cost, terminated, done, times), parts, strict=True):
+            array[at] = np.asarray(part)[copies]
+        count[copies] += 1
+        episode += np.where(resetting, 0.0, np.stack([np.asarray(rewards, np.float64), np.ones(n), costs]))
+        finished.append(episode[:, over].T.copy())
+        episode[:, over] = 0.0
+        current, resetting = reached, over
+    rollout = Rollout(obs, act, sent, next_obs, rew, cost if has_cost else None, terminated, done, times)
+    return rollout, Carry(current, episode, np.concatenate(finished)[-RECENT:], None, resetting)
+
+
+def _empty(interface: Interface, n_steps: int, n: int) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
+    """Arrays for (obs, act, sent, next_obs, rew, cost, terminated, done) of a rollout."""
+    obs = np.empty((n_steps, n, interface.obs_size), np.float32)
+    shape = (n_steps, n) if interface.n_actions else (n_steps, n, interface.act_size)
+    act = np.empty(shape, np.int64 if interface.n_actions else np.float32)
+    sent = act if interface.n_actions else np.empty_like(act)
+    rew, cost = np.empty((n_steps, n)), np.zeros((n_steps, n))
+    terminated, done = np.empty((n_steps, n), bool), np.empty((n_steps, n), bool)
+    return obs, act, sent, np.empty_like(obs), rew, cost, terminated, done
 
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:

@@ -9,6 +9,7 @@ that lives at the wall would otherwise step over it now and then under its own n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,12 @@ from tacit.demos.data import from_trajectories
 from tacit.envs.capabilities import capabilities
 from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for, evaluations
-from tacit.forward import agent, ppo_lagrangian
-from tacit.forward.collect import interface_of, make_vec
+from tacit.forward import ppo_lagrangian, references
+from tacit.forward.collect import make_vec
 from tacit.log import logger
 from tacit.run import versions
-from tacit.run.progress import live
-from tacit.run.trainer import Metrics, Training, naming_checkpoint
-from tacit.run.trainer import train as train_in_folder
+from tacit.run.terminal import live
+from tacit.run.trainer import Metrics, naming_checkpoint
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -60,38 +60,26 @@ class Config(ppo_lagrangian.Config):
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before a run folder is made and hours are spent."""
-    for name in ("total_steps", "n_envs", "eval_episodes", "checkpoint_every"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
     if config.demonstrations < 0:
         raise UserError(f"demonstrations cannot be negative: {config.demonstrations}; 0 writes none")
-    agent.check(config, config.n_envs)
-    ppo_lagrangian.check(config)
-    env = make_vec(env_id, 1, **env_kwargs)
-    try:
-        interface_of(env, scaled=config.scale_actions)
+    references.check(env_id, env_kwargs, config, needs_cost=True)
+    with closing(make_vec(env_id, 1, **env_kwargs)) as env:
         cautious_cost(env, config.margin)
-        env.reset(seed=0)
-        info = env.step(env.action_space.sample())[4]
-        if "cost" not in info and "cost" not in info.get("final_info", {}):
-            raise UserError(f'{env_id} does not report info["cost"], the constraint that an expert is to know')
-    finally:
-        env.close()
 
 
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
     """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one. The summary."""
-    env = make_vec(env_id, config.n_envs, **env_kwargs)
-    try:
-        policy = ppo_lagrangian.policy_of(train_in_folder(run, _training(env, config, seed)))
-    finally:
-        env.close()
+
+    def learn(env: VectorEnv, state: ppo_lagrangian.State | None) -> Iterator[tuple[ppo_lagrangian.State, Metrics]]:
+        cost, ending = cautious_cost(env, config.margin), config.terminal_cost + config.fall_cost
+        return ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=ending)
+
+    _, policy = references.train_policy(run, env_id, env_kwargs, config, ppo_lagrangian, learn)
     arrays, card = policy.to_arrays()
     run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs)})
-    test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
-    try:
+    with closing(make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)) as test:
         with naming_checkpoint(run):
             table = evaluations(test, policy, config.eval_episodes, seed, config.gamma)
         run.log_eval({"steps": config.total_steps, **table})
@@ -101,8 +89,6 @@ def train(
             demonstrations = demonstrate(test, policy, config.demonstrations, seed, env_id, env_kwargs, run)
             save(demonstrations, run.path / "demos.npz")
             summary["demonstrations"] = demonstrations.summary()
-    finally:
-        test.close()
     return summary
 
 
@@ -118,36 +104,6 @@ def _warn_of_violations(row: Row) -> None:
             f"this expert breaks the constraint in {100 * violating:.0f} % of its episodes, and its demonstrations are "
             "the lucky rest; train it longer (--total-steps) or with a distance to keep (--margin)"
         )
-
-
-def _training(env: VectorEnv, config: Config, seed: int) -> Training:
-    cost, ending = cautious_cost(env, config.margin), config.terminal_cost + config.fall_cost
-
-    def learn(state: ppo_lagrangian.State | None) -> Iterator[tuple[ppo_lagrangian.State, Metrics]]:
-        return ppo_lagrangian.learn(env, config, seed, state, cost=cost, terminal_cost=ending)
-
-    def from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> ppo_lagrangian.State:
-        state = ppo_lagrangian.state_from_arrays(arrays, metadata)
-        state.agent.interface.require(interface_of(env, scaled=config.scale_actions), "the saved agent")
-        return state
-
-    return Training(
-        learn=learn,
-        to_arrays=ppo_lagrangian.state_to_arrays,
-        from_arrays=from_arrays,
-        progress_line=_progress_line,
-        iterations=-(-config.total_steps // config.rollout_steps),
-        total_steps=config.total_steps,
-        checkpoint_every=config.checkpoint_every,
-        label="training",
-    )
-
-
-def _progress_line(state: ppo_lagrangian.State, metrics: Metrics) -> str:
-    fps, mean_return = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
-    violating = metrics.get("rollout/cost_mean", metrics.get("train/cost_mean", np.nan))
-    line = f"{state.steps:,} steps  {fps:,.0f}/s  return {mean_return:.4g}"
-    return f"{line}  violating {violating:.2%}  multiplier {metrics['train/multiplier']:.3g}"
 
 
 def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:
@@ -207,7 +163,7 @@ def demonstrate(
 def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
     """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
     if episodes.costs is None:
-        raise UserError(f"{env_id} does not report info['cost']: nobody can say which demonstrations keep to it")
+        raise UserError(f"{env_id} does not report info['cost']: it is unknown which demonstrations keep to it")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
     # An environment whose episodes end by themselves says which ends are good ones.
     can = capabilities(env)

@@ -14,10 +14,9 @@ until the epochs are over or, after an epoch, the mean of  (rho - 1) - log rho, 
 passed kl_factor * target_kl. With entropy="loss" the bonus is  - beta E H(pi(.|s))  in (2) instead, as in other
 implementations; that looks one step ahead only and optimises something else than (1).
 
-The update is written for K signals with one critic each and advantages  A = sum_k w_k A_k;  PPO is K = 1, w = 1, and
-`ppo_lagrangian` adds a cost with a negative weight. Everything after the rollout happens in one compiled function:
-first the policy learns, then the critics, which share nothing with it, for as many epochs.
-The state of a training and its checkpoint are in `agent`, rollouts in `collect`.
+The update (`ppo_update`) is one compiled function for K signals with one critic each and advantages  A = sum_k w_k A_k.
+PPO is K = 1, w = 1; `ppo_lagrangian` adds a cost with a negative weight. The state of a training and its checkpoint are
+in `agent`, rollouts in `collect`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -39,14 +35,11 @@ from numpy.typing import NDArray
 from tacit.errors import RunFailed
 from tacit.forward import agent, collect, nets, normalize
 from tacit.forward.agent import State, init, policy_of, resume, state_from_arrays, state_to_arrays
-from tacit.forward.gae import gae
+from tacit.forward.ppo_update import Batch, Hyper, update, update_at_once
 
 __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
 
 Metrics = dict[str, float]
-Rows = dict[str, jax.Array]
-Updated = tuple[nets.Params, Any, dict[str, jax.Array]]
-"""Networks, optimiser, and metrics of an update."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +71,10 @@ class Config:
     target_kl: float | None = 0.02
     """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: float = 1.5
-    """See target_kl."""
+    """Factor on target_kl that gives the limit of an update."""
     lr_adaptive: bool = False
-    """Divide the policy's learning rate by 1.5 after an update that exceeded that limit, and multiply it by 1.5 (up to
-    lr) after one that stayed below half of target_kl: a policy with little noise can only take small steps."""
+    """Divide the policy's learning rate by 1.5 after an update whose KL exceeded the limit, and multiply it by 1.5 (up
+    to lr) after one that stayed below half of target_kl. A policy with little noise can only take small steps."""
     beta: float = 1e-4
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Literal["return", "loss"] = "return"
@@ -109,194 +102,8 @@ class Config:
     reward_clip: float = 10.0
     """Bound of normalised rewards."""
     threads: int = 1
-    """Cores for this training. With 2, two threads step the copies, and where there is no early stop policy and critics
-    learn at the same time. Two trainings side by side with one thread each use two cores better."""
-
-
-class Batch(NamedTuple):
-    """A rollout as the update sees it: observations normalised, K signals scaled."""
-
-    obs: NDArray[Any]
-    next_obs: NDArray[Any]
-    act: NDArray[Any]
-    signals: NDArray[Any]
-    """(K, T, N); the entropy of (1) is added to the first."""
-    terminated: NDArray[Any]
-    done: NDArray[Any]
-
-
-class Hyper(NamedTuple):
-    """Numbers of an update. They are arguments of the compiled function, so that a new value compiles nothing."""
-
-    weights: NDArray[Any]
-    gammas: NDArray[Any]
-    lambdas: NDArray[Any]
-    """(K,) each."""
-    lr: float
-    lr_actor: float
-    clip: float
-    beta_return: float
-    beta_loss: float
-    value_coef: float
-    max_grad_norm: float
-    adam_eps: float
-    kl_limit: float
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The update, compiled
-
-
-def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) -> tuple[Rows, Rows]:
-    """What the epochs work on, one row a sample; the explained variance (K,) of the critics and the mean entropy."""
-    shape = batch.done.shape
-    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
-    obs, next_obs, act = flat(batch.obs), flat(batch.next_obs), flat(batch.act)
-    log_prob, entropy = nets.log_prob(params.actor, obs, act)
-    values = jnp.stack([critic(obs)[:, 0] for critic in params.critics])
-    next_values = jnp.stack([critic(next_obs)[:, 0] for critic in params.critics])
-    signals = jnp.reshape(batch.signals, (len(params.critics), -1))
-    signals = signals.at[0].add(-hyper.beta_return * log_prob)
-
-    grids = [x.reshape(-1, *shape) for x in (signals, values, next_values)]
-    ends = (batch.terminated, batch.done)
-    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0))
-    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas).reshape(len(signals), -1)
-    targets = advantages + values
-    weights = jnp.asarray(hyper.weights)
-    if relative:  # the other signals' weights are in units of the first advantage's spread
-        weights = weights.at[1:].multiply(jnp.std(advantages[0]))
-    rows = {"obs": obs, "act": act, "log_prob": log_prob, "advantage": weights @ advantages, "target": targets.T}
-    explained = 1.0 - jnp.var(targets - values, axis=1) / (jnp.var(targets, axis=1) + 1e-12)
-    return rows, {"explained_variance": explained, "entropy": entropy.mean()}
-
-
-def _standardised(x: jax.Array) -> jax.Array:
-    return (x - x.mean()) / (x.std() + 1e-8)
-
-
-def _policy_loss(actor: nets.Actor, rows: Rows, hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The policy's part of (2) on a minibatch."""
-    log_prob, entropy = nets.log_prob(actor, rows["obs"], rows["act"])
-    log_ratio = log_prob - rows["log_prob"]
-    ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
-    clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
-    loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    return loss - hyper.beta_loss * jnp.mean(entropy), {
-        "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
-        "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip),
-        "policy_loss": loss,
-    }
-
-
-def _value_loss(critics: tuple[nets.MLP, ...], rows: Rows, hyper: Hyper) -> tuple[jax.Array, jax.Array]:
-    """The critics' part of (2) on a minibatch, and the squared error (K,) of each."""
-    values = jnp.concatenate([critic(rows["obs"]) for critic in critics], axis=1)
-    losses = jnp.mean((values - rows["target"]) ** 2, axis=0)
-    return hyper.value_coef * jnp.sum(losses), losses
-
-
-def _shortened(gradient: Any, limit: Any) -> Any:
-    """A network's gradient, no longer than the limit."""
-    norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient)))
-    factor = jnp.minimum(1.0, limit / (norm + 1e-12))
-    return jax.tree.map(lambda g: g * factor, gradient)
-
-
-def _stepped(net: Any, opt_state: Any, gradient: Any, lr: Any, hyper: Hyper) -> tuple[Any, Any]:
-    """A network and its optimiser after one step of Adam."""
-    steps, opt_state = agent.optimiser(hyper.adam_eps).update(gradient, opt_state)
-    return jax.tree.map(lambda p, step: p - lr * step, net, steps), opt_state
-
-
-def _learn_policy(
-    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str
-) -> tuple[nets.Actor, Any, dict[str, jax.Array]]:
-    """Epochs of minibatch steps until they are over or the policy has moved too far."""
-    rows = {name: rows[name] for name in ("obs", "act", "log_prob", "advantage")}
-    if standardise == "rollout":
-        rows["advantage"] = _standardised(rows["advantage"])
-
-    def minibatch(carry: tuple[nets.Actor, Any], part: Rows) -> tuple[tuple[nets.Actor, Any], Any]:
-        actor, opt_state = carry
-        if standardise == "minibatch":
-            part = {**part, "advantage": _standardised(part["advantage"])}
-        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper)
-        gradient = _shortened(gradient, hyper.max_grad_norm)
-        return _stepped(actor, opt_state, gradient, hyper.lr_actor, hyper), info
-
-    def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        number, actor, opt_state, _ = carry
-        parts = jax.tree.map(lambda x: x[order[number]], rows)
-        (actor, opt_state), infos = jax.lax.scan(minibatch, (actor, opt_state), parts)
-        return number + 1, actor, opt_state, jax.tree.map(jnp.mean, infos)
-
-    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
-        return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
-
-    nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
-    epochs, actor, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, actor, opt_state, nothing))
-    return actor, opt_state, {**info, "epochs": epochs}
-
-
-def _learn_critics(
-    critics: tuple[nets.MLP, ...], opt_state: Any, rows: Rows, order: Any, epochs: Any, hyper: Hyper
-) -> tuple[tuple[nets.MLP, ...], Any, jax.Array]:
-    """Epochs of minibatch steps; returns the mean squared errors (K,) of the last."""
-    rows = {name: rows[name] for name in ("obs", "target")}
-
-    def minibatch(carry: tuple[Any, Any], part: Rows) -> tuple[tuple[Any, Any], jax.Array]:
-        critics, opt_state = carry
-        gradients, losses = jax.grad(_value_loss, has_aux=True)(critics, part, hyper)
-        gradients = tuple(_shortened(gradient, hyper.max_grad_norm) for gradient in gradients)
-        return _stepped(critics, opt_state, gradients, hyper.lr, hyper), losses
-
-    def epoch(number: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        critics, opt_state, _ = carry
-        parts = jax.tree.map(lambda x: x[order[number]], rows)
-        (critics, opt_state), losses = jax.lax.scan(minibatch, (critics, opt_state), parts)
-        return critics, opt_state, losses.mean(axis=0)
-
-    nothing = jnp.zeros(len(critics), jnp.float32)
-    return jax.lax.fori_loop(0, epochs, epoch, (critics, opt_state, nothing))
-
-
-@partial(jax.jit, static_argnames=("standardise", "relative"))
-def _update(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
-) -> Updated:
-    """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
-    rows, about = _samples(params, batch, hyper, relative)
-    for_actor, for_critics = agent.parted(opt_state)
-    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
-    critics = _learn_critics(params.critics, for_critics, rows, order, policy[2]["epochs"], hyper)
-    return _joined(policy, critics, about)
-
-
-def _joined(policy: tuple[Any, ...], critics: tuple[Any, ...], about: Rows) -> Updated:
-    params = nets.Params(policy[0], critics[0])
-    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
-    info = {**about, **policy[2], "value_losses": critics[2], "finite": finite}
-    return params, agent.joined(policy[1], critics[1]), info
-
-
-_jit_samples = jax.jit(_samples, static_argnames="relative")
-_jit_policy = jax.jit(_learn_policy, static_argnames="standardise")
-_jit_critics = jax.jit(_learn_critics)
-
-
-def _update_at_once(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
-) -> Updated:
-    """The same as `_update` for a training without early stop: policy and critics learn at the same time."""
-    rows, about = _jit_samples(params, batch, hyper, relative)
-    for_actor, for_critics = agent.parted(opt_state)
-    with ThreadPoolExecutor(1) as pool:  # starting a thread costs nothing beside an update
-        task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
-        critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
-        policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
-        jax.block_until_ready(policy)
-    return _joined(policy, critics.result(), about)
+    """Cores for this training. With 2, two threads step the copies, and without an early stop (target_kl) policy and
+    critics learn at the same time. Two trainings side by side with one thread each use two cores better."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -372,8 +179,8 @@ def improve(
     )
     order = order.reshape(config.epochs, -1, config.batch_size)
     kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative}
-    update = _update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else _update
-    params, opt_state, info = update(state.params, state.opt_state, batch, order, hyper, **kind)
+    learn_from = update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else update
+    params, opt_state, info = learn_from(state.params, state.opt_state, batch, order, hyper, **kind)
     info = jax.device_get(info)
     losses = (info["policy_loss"], info["approx_kl"], *info["value_losses"])
     if not (info["finite"] and np.isfinite(losses).all()):

@@ -69,11 +69,11 @@ class FixedConfig(PenaltyConfig):
     multiplier_init: float = 1.0
     """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
     multiplier_ramp: int = 0
-    """Steps over which a fixed penalty grows from 0, with the cube of time. An agent that must learn to balance first
-    and is punished too early learns to fall instead."""
+    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: it is there from the start. An agent
+    that must learn to balance first learns to fall instead if it is punished too early."""
     terminal_cost: float = 0.0
-    """Cost added where an episode terminates, for what the absorbing state would go on costing. Where falling over ends
-    the costs, an agent may learn to fall; about 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
+    """Cost added when an episode terminates, in place of what living on would cost. Without it an agent may learn to
+    fall, because that ends the costs. About 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Config(FixedConfig):
     """Settings of PPO and of the constraint."""
 
     budget: float = 0.0
-    """Cost that is allowed."""
+    """Largest mean cost that is allowed."""
     budget_per: Literal["step", "episode"] = "step"
     """Whether the budget is for the mean cost of a step or of an episode."""
     multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
@@ -245,7 +245,7 @@ def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any
         return rollout.cost
     costs = np.asarray(cost(*rollout.flat()), dtype=np.float64)
     if costs.shape != (len(rollout),):
-        raise UserError(f"the cost function must return one number a row, {(len(rollout),)}, not shape {costs.shape}")
+        raise UserError(f"the cost function must return one number per row, {(len(rollout),)}, not shape {costs.shape}")
     if not np.isfinite(costs).all():
         raise RunFailed("the cost function returned a number that is not finite")
     return costs.reshape(rollout.done.shape)

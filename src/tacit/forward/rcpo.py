@@ -10,24 +10,10 @@ published code trains its experts. The algorithm is in `ppo_lagrangian`, what re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from tacit.forward import ppo_lagrangian, references
-
-if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
-    from tacit.run import Run
-
-RCPO = references.Reference(
-    label="RCPO with the true cost",
-    statement="A reference: RCPO that is told the true cost. It learned nothing from demonstrations.",
-    learn=ppo_lagrangian.learn,
-    policy_of=ppo_lagrangian.policy_of,
-    to_arrays=ppo_lagrangian.state_to_arrays,
-    from_arrays=ppo_lagrangian.state_from_arrays,
-)
 
 
 @dataclass(frozen=True)
@@ -38,14 +24,11 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """One critic for the penalised reward (RCPO), or one for the cost beside that of the reward (PPO-Lagrangian)."""
 
 
-def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
-    """UserError for settings that cannot work, before anything is written."""
-    ppo_lagrangian.check(config)
-    references.check(env_id, env_kwargs, config, needs_cost=True)
-
-
-def train(
-    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
-) -> dict[str, Any]:
-    """Train and evaluate; continues from the newest checkpoint if there is one."""
-    return references.train(RCPO, run, env_id, env_kwargs, demos, config, seed)
+RCPO = references.Reference(
+    label="RCPO with the true cost",
+    statement="A reference: RCPO that is told the true cost. It learned nothing from demonstrations.",
+    engine=ppo_lagrangian,
+    learn=ppo_lagrangian.learn,
+    needs_cost=True,
+)
+check, train = RCPO.check, RCPO.train

@@ -10,15 +10,17 @@ best. Budgets and engine are those of the inverse methods, so that the numbers c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UserError
 from tacit.evaluate import copies_for, demonstrated, evaluations
-from tacit.forward import agent, collect
+from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
 from tacit.policy import Policy
 from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
@@ -44,104 +46,104 @@ class Settings:
     """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without any."""
 
 
+class Engine(Protocol):
+    """What `ppo` and `ppo_lagrangian` do with their states."""
+
+    def policy_of(self, state: Any) -> Policy: ...
+
+    def state_to_arrays(self, state: Any) -> Saved: ...
+
+    def state_from_arrays(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Reference:
-    """An agent that learns no constraint. States are its own type."""
+    """An agent that learns no constraint. States are its engine's own type."""
 
     label: str
     """The name of its row in tables."""
     statement: str
     """What the summary says of it, in a sentence or two."""
+    engine: Engine
     learn: Callable[[VectorEnv, Any, int, Any], Iterator[tuple[Any, Metrics]]]
     """(env, config, seed, state) -> (state, metrics) per iteration."""
-    policy_of: Callable[[Any], Policy]
-    to_arrays: Callable[[Any], Saved]
-    from_arrays: Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], Any]
+    needs_cost: bool = False
+
+    def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
+        """UserError for settings that cannot work, before anything is written."""
+        check(env_id, env_kwargs, config, self.needs_cost)
+
+    def train(
+        self, run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Any, seed: int
+    ) -> dict[str, Any]:
+        """Train, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
+
+        def learn(env: VectorEnv, state: Any) -> Iterator[tuple[Any, Metrics]]:
+            for new, metrics in self.learn(env, config, seed, state):
+                yield new, {TRUTH.get(key, key): value for key, value in metrics.items()}
+
+        state, policy = train_policy(run, env_id, env_kwargs, config, self.engine, learn)
+        arrays, card = policy.to_arrays()
+        run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs), "run": run.name})
+        with closing(make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)) as env, naming_checkpoint(run):
+            table = evaluations(env, policy, config.eval_episodes, seed, config.gamma)
+        table = beside(demos, table, config.gamma)
+        run.log_eval({"steps": state.steps, **table})
+        records = run.metrics()
+        phases = {"rollouts": "time/rollout_seconds", "PPO": "time/update_seconds"}
+        return {
+            "statement": self.statement,
+            "table": table,
+            "labels": {"learned": self.label, "learned, deterministic": f"{self.label}, without noise"},
+            "time": {name: float(sum(record.get(key, 0.0) for record in records)) for name, key in phases.items()},
+            "steps": state.steps,
+        }
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any, needs_cost: bool = False) -> None:
     """UserError for settings that cannot work, before a run folder is made and hours are spent."""
-    for name in ("total_steps", "n_envs", "eval_episodes", "checkpoint_every"):
-        if getattr(config, name) < 1:
-            raise UserError(f"{name} must be at least 1, not {getattr(config, name)}")
+    agent.check_ranges(config, ("total_steps", "n_envs", "eval_episodes", "checkpoint_every"), 1)
     agent.check(config, config.n_envs)
-    env = make_vec(env_id, 1, **env_kwargs)
-    try:
-        interface = interface_of(env, scaled=config.scale_actions)
+    if isinstance(config, ppo_lagrangian.PenaltyConfig):
+        ppo_lagrangian.check(config)
+    with closing(make_vec(env_id, 1, **env_kwargs)) as env:
+        interface_of(env, scaled=config.scale_actions)
         if needs_cost:
-            _require_cost(env, interface, env_id)
-    finally:
-        env.close()
+            env.reset(seed=0)
+            info = env.step(env.action_space.sample())[4]
+            if "cost" not in {**info, **info.get("final_info", {})}:
+                raise UserError(f'{env_id} does not report info["cost"], the true cost that this agent is to be told')
 
 
-def _require_cost(env: VectorEnv, interface: Any, env_id: str) -> None:
-    """One step shows whether there is a cost."""
-    still = Policy(
-        interface,
-        (np.zeros((interface.obs_size, interface.act_size), np.float32),),
-        (np.zeros(interface.act_size, np.float32),),
-        None if interface.n_actions else np.zeros(interface.act_size, np.float32),
-        np.zeros(interface.obs_size, np.float32),
-        np.ones(interface.obs_size, np.float32),
-        np.inf,
-    )
-    rollout, _ = collect.collect(env, still, collect.begin(env, interface, 0), 1, np.random.default_rng(0))
-    if rollout.cost is None:
-        raise UserError(f'{env_id} does not report info["cost"], which this reference is to be told')
-
-
-def train(
-    reference: Reference,
+def train_policy(
     run: Run,
     env_id: str,
     env_kwargs: Mapping[str, Any],
-    demos: Demonstrations | None,
     config: Any,
-    seed: int,
-) -> dict[str, Any]:
-    """Train, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
-    env = make_vec(env_id, config.n_envs, **env_kwargs)
-    try:
-        state = train_in_folder(run, _training(reference, env, config, seed))
-    finally:
-        env.close()
-    policy = reference.policy_of(state)
-    arrays, card = policy.to_arrays()
-    run.save_model("policy", arrays, {**card, "env": env_id, "env_kwargs": dict(env_kwargs), "run": run.name})
-    test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)
-    try:
-        with naming_checkpoint(run):
-            table = evaluations(test, policy, config.eval_episodes, seed, config.gamma)
-    finally:
-        test.close()
-    table = beside(demos, table, config.gamma)
-    run.log_eval({"steps": state.steps, **table})
-    records = run.metrics()
-    phases = {"rollouts": "time/rollout_seconds", "PPO": "time/update_seconds"}
-    return {
-        "statement": reference.statement,
-        "table": table,
-        "labels": {"learned": reference.label, "learned, deterministic": f"{reference.label}, without noise"},
-        "time": {name: float(sum(record.get(key, 0.0) for record in records)) for name, key in phases.items()},
-        "steps": state.steps,
-    }
+    engine: Engine,
+    learn: Callable[[VectorEnv, Any], Iterator[tuple[Any, Metrics]]],
+) -> tuple[Any, Policy]:
+    """(last state, its policy) of a training inside a run folder. `learn(env, state)` yields (state, metrics)."""
+    with closing(make_vec(env_id, config.n_envs, **env_kwargs)) as env:
 
+        def from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Any:
+            state = engine.state_from_arrays(arrays, metadata)
+            interface = interface_of(env, scaled=config.scale_actions)
+            engine.policy_of(state).interface.require(interface, "the saved agent")
+            return state
 
-def _training(reference: Reference, env: VectorEnv, config: Any, seed: int) -> Training:
-    def learn(state: Any) -> Iterator[tuple[Any, Metrics]]:
-        for new, metrics in reference.learn(env, config, seed, state):
-            yield new, {TRUTH.get(key, key): value for key, value in metrics.items()}
-
-    return Training(
-        learn=learn,
-        to_arrays=reference.to_arrays,
-        from_arrays=reference.from_arrays,
-        progress_line=_progress_line,
-        iterations=-(-config.total_steps // config.rollout_steps),
-        total_steps=config.total_steps,
-        checkpoint_every=config.checkpoint_every,
-        label="training",
-    )
+        training = Training(
+            learn=partial(learn, env),
+            to_arrays=engine.state_to_arrays,
+            from_arrays=from_arrays,
+            progress_line=_progress_line,
+            iterations=-(-config.total_steps // config.rollout_steps),
+            total_steps=config.total_steps,
+            checkpoint_every=config.checkpoint_every,
+            label="training",
+        )
+        state = train_in_folder(run, training)
+    return state, engine.policy_of(state)
 
 
 def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: float = 1.0) -> dict[str, Any]:
@@ -155,6 +157,7 @@ def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: flo
 def _progress_line(state: Any, metrics: Metrics) -> str:
     fps, mean_return = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
     line = f"{state.steps:,} steps  {fps:,.0f}/s  return {mean_return:.4g}"
-    violating, multiplier = metrics.get("truth/violation_rate_episode"), metrics.get("train/multiplier")
+    violating = metrics.get("truth/violation_rate_episode", metrics.get("rollout/ep_violation_rate"))
     line += "" if violating is None else f"  {violating:.0%} of episodes violate"
+    multiplier = metrics.get("train/multiplier")
     return line + ("" if multiplier is None else f"  multiplier {multiplier:.3g}")

@@ -10,8 +10,8 @@ A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow
 
     excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0. tau is the threshold of `tacit calibrate`,
              or without one `calibration.usual_threshold`; top is the largest cost of what the run's learner tried.
-             Nothing that a demonstration usually does costs anything, and the dearest state costs 1, like the true
-             cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
+             Nothing that a demonstration usually does costs anything, and the most expensive state costs 1, like
+             the true cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
     budget   c itself, with a budget of what a demonstrated step costs on average
     raw      c itself, with the settings' own budget; multiplier="fixed" makes it the penalised reward  R - lam u c
 
@@ -22,6 +22,7 @@ it can be resumed when the run that it came from is gone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -51,13 +52,14 @@ class Config(references.Settings, ppo_lagrangian.Config):
     cost: str = ""
     """Where it comes from: a finished run folder, of which only the name is kept."""
     sha256: str = ""
-    """Of that cost; found out when not given."""
+    """SHA-256 of that cost; computed if not given."""
     which: Literal["cost", "map"] = "cost"
     """The cost that drove the policy, or the additive map of it (where the run has one)."""
     shared: bool = False
     """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent is charged, see tacit.forward.retrain."""
+    """What the agent is charged: the excess over the threshold, the cost with a budget of what a demonstrated step
+    costs on average, or the cost itself with the settings' own budget."""
     free: bool = False
     """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
 
@@ -166,12 +168,9 @@ def prepare(
     """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
     if not source.done:
         raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
-    env = make_vec(env_id, 1, **env_kwargs)
-    try:
+    with closing(make_vec(env_id, 1, **env_kwargs)) as env:
         interface = interface_of(env, scaled=config.scale_actions)
         names = names_of(env, interface)
-    finally:
-        env.close()
     whole = load_cost(source, config.which)
     if isinstance(whole, TableCost) and interface.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
@@ -234,7 +233,6 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     if not config.cost:
         raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
-    ppo_lagrangian.check(config)
     references.check(env_id, env_kwargs, config)
     if not config.sha256:
         prepare(Run.open(config.cost), env_id, env_kwargs, config)
@@ -258,13 +256,11 @@ def train(
     reference = references.Reference(
         label=LABEL,
         statement=_statement(cost, env_id, charge),
+        engine=ppo_lagrangian,
         learn=lambda env, _, seed, state: ppo_lagrangian.learn(env, settings, seed, state, cost=charged),
-        policy_of=ppo_lagrangian.policy_of,
-        to_arrays=ppo_lagrangian.state_to_arrays,
-        from_arrays=ppo_lagrangian.state_from_arrays,
     )
     demonstrations = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
-    summary = references.train(reference, run, env_id, env_kwargs, demonstrations, config, seed)
+    summary = reference.train(run, env_id, env_kwargs, demonstrations, config, seed)
     return {**summary, "source": cost.card["frozen"]}
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import warnings
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -23,12 +22,11 @@ from minari.data_collector import EpisodeBuffer
 from minari.storage import get_dataset_path
 
 from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
-from tacit.demos.files import MAX_BYTES
 from tacit.envs.options import check_standalone
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
 from tacit.errors import UserError
-from tacit.run import disk
-from tacit.run.storage import from_json, may_unpack, to_json
+from tacit.interop.hdf5 import check_file
+from tacit.run.storage import from_json, to_json
 
 PREFIX = "minari:"
 """Before a dataset's id on the command line."""
@@ -56,7 +54,7 @@ def _load(name: str, download: bool) -> Any:
     name = name.removeprefix(PREFIX)
     try:
         for file in sorted(get_dataset_path(name).glob("data/*.hdf5")):
-            _check_file(file)
+            check_file(file)
         return minari.load_dataset(name, download=download)
     except UserError:
         raise
@@ -72,33 +70,6 @@ def _load(name: str, download: bool) -> Any:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def _check_file(path: Path) -> None:
-    """UserError for an HDF5 file that announces more than it can hold, or that would have other files read."""
-    import h5py
-
-    disk.reading(path).close()  # no pipe, no device
-    limit, total, seen = may_unpack(path.stat().st_size, MAX_BYTES), 0, set()
-    with h5py.File(path, "r") as file:
-        groups = [file]
-        while groups:
-            group = groups.pop()
-            for name in group:
-                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                    raise UserError(f"{path}: {name[:80]!r} is a link to elsewhere; it was not read")
-                entry = group[name]
-                if isinstance(entry, h5py.Group):
-                    address = h5py.h5o.get_info(entry.id).addr
-                    if address not in seen:
-                        seen.add(address)
-                        groups.append(entry)
-                elif isinstance(entry, h5py.Dataset):
-                    if entry.external or entry.is_virtual:
-                        raise UserError(f"{path}: {name[:80]!r} takes its numbers from other files; it was not read")
-                    total += entry.nbytes
-    if total > limit:
-        raise UserError(f"{path} announces {total} bytes, too many for its size; it was not read")
 
 
 def _trajectory(dataset: Any, space: gym.Space[Any], episode: Any) -> Trajectory:

@@ -1,15 +1,16 @@
-"""Read demonstrations from old pickle files without unpickling: nothing in the file is called or imported.
+"""Read plain data from pickle files without unpickling: nothing in the file is called or imported.
 
 A pickle is a program for a small machine, and Python's own machine lets it call any function that it names. This one
 knows only how to put together None, numbers, text, bytes, lists, tuples, dicts and NumPy arrays of numbers. Names of
-functions are read as words, and compared with the few that a NumPy array needs (`_CALLS`), whose effect is spelled out
+functions are read as words, and compared with the few that a NumPy array needs (`CALLS`), whose effect is spelled out
 here; any other name ends the reading with a sentence that says which one it was. Sizes are those of the file: an array
 must bring all of its bytes along.
 
     read(path)                      the plain Python object
-    demonstrations(path)            if it is an episode, a list of them, or arrays as in docs/demonstrations.md
+    bounded(path)                   the same, unless it would grow to much more than the file
 
-An episode is a dict; what its entries may be called is in `SPELLINGS`.
+Trajectories of the package imitation are objects. Their names are known here (`RECORDS`), and they are read as dicts.
+What the data mean is found out in `tacit.imports`.
 """
 
 from __future__ import annotations
@@ -18,44 +19,47 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from pickletools import genops
 from typing import Any
 
 import numpy as np
 
-from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
-from tacit.demos.files import ARRAYS, MAX_BYTES, build
+from tacit.demos.files import MAX_BYTES
 from tacit.errors import UserError
 from tacit.run.storage import may_unpack, read_bytes
 
-SPELLINGS = {
-    "observations": ("observations", "obs", "original_observations", "states"),
-    "actions": ("actions", "acts"),
-    "rewards": ("rewards", "rews", "reward"),
-    "costs": ("costs", "cost"),
-    "next": ("next_observations", "next_obs", "next_states"),
-    "terminated": ("terminated", "terminal", "terminals"),
-}
 DEEPEST = 100
 """Lists within lists. A list that contains itself has no end."""
+RECORDS = {
+    ("imitation.data.types", "Trajectory"),
+    ("imitation.data.types", "TrajectoryWithRew"),
+    ("imitation.data.types", "Transitions"),
+    ("imitation.data.types", "TransitionsWithRew"),
+}
+"""Classes without behaviour whose attributes are read as a dict."""
+Call = Callable[..., Any]
+Calls = Mapping[tuple[str, str], Call]
 
 
-class _Refused(Exception):
+class NotPlain(UserError):
+    """The file holds objects, which are code, and not plain data."""
+
+
+class Refused(Exception):
     """The file asks for something that is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Name:
+class Name:
     """A function or class that the file names. Only ever compared."""
 
     module: str
     name: str
 
 
-class _Holder:
+class Holder:
     """What will be an array or a type once the file has said all about it."""
 
     def __init__(self, value: Any = None, kind: str = "array") -> None:
@@ -64,11 +68,30 @@ class _Holder:
 
 def read(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     """The plain object in a pickle file. UserError when it holds anything else, or is damaged."""
-    data = read_bytes(path, max_bytes=max_bytes)
+    return plain_object(path, read_bytes(path, max_bytes=max_bytes))
+
+
+def bounded(path: str | os.PathLike[str]) -> Any:
+    """The plain object; UserError if it repeats its parts so often that writing it out would take much memory."""
+    return check_growth(path, read(path))
+
+
+def check_growth(path: str | os.PathLike[str], content: Any) -> Any:
+    """The content; UserError if it is much larger than its file."""
+    limit = may_unpack(os.path.getsize(path), MAX_BYTES)
+    if _expanded(content, {}) > limit:
+        raise UserError(f"{path} would grow to more than {limit} bytes: it repeats its parts and was not read")
+    return content
+
+
+def plain_object(
+    path: str | os.PathLike[str], data: bytes, calls: Calls | None = None, persistent: Call | None = None
+) -> Any:
+    """The plain object of a pickle's bytes, with further functions that may be called and what persistent ids mean."""
     try:
-        return _plain(_run(data), {}, 0)
-    except _Refused as error:
-        raise UserError(f"{path}: {error}") from None
+        return _plain(_run(data, {**CALLS, **(calls or {})}, persistent), {}, 0)
+    except Refused as error:
+        raise NotPlain(f"{path}: {error}") from None
     except Exception as error:  # a damaged file makes the machine stumble in any way
         raise UserError(f"{path} is not a readable pickle: {type(error).__name__}: {str(error)[:200]}") from None
 
@@ -77,7 +100,7 @@ def read(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
 # The machine
 
 
-def _run(data: bytes) -> Any:
+def _run(data: bytes, calls: Calls, persistent: Call | None) -> Any:
     """The object that the program leaves behind, with holders for arrays."""
     stack: list[Any] = []
     marks: list[list[Any]] = []
@@ -128,21 +151,25 @@ def _run(data: bytes) -> Any:
             stack.append(memo[arg])
         elif name == "GLOBAL":
             module, _, word = str(arg).partition(" ")
-            stack.append(_Name(module, word))
+            stack.append(Name(module, word))
         elif name == "STACK_GLOBAL":
             word, module = stack.pop(), stack.pop()
             if not (isinstance(word, str) and isinstance(module, str)):
-                raise _Refused("a name in it is not a text")
-            stack.append(_Name(module, word))
+                raise Refused("a name in it is not a text")
+            stack.append(Name(module, word))
         elif name == "REDUCE":
             args, called = stack.pop(), stack.pop()
-            stack.append(_call(called, args))
+            stack.append(_call(called, args, calls))
+        elif name == "NEWOBJ" and _is_record(stack):
+            stack[-2:] = [Holder({}, "record")]
+        elif name == "BINPERSID" and persistent is not None:
+            stack.append(persistent(stack.pop()))
         elif name == "BUILD":
             state = stack.pop()
             _complete(stack[-1], state)
         else:
-            raise _Refused(f"it uses {name}, which plain data do not need; it was not read")
-    raise _Refused("it ends in the middle")
+            raise Refused(f"it uses {name}, which plain data do not need; it was not read")
+    raise Refused("it ends in the middle")
 
 
 _CONSTANTS: dict[str, Any] = {
@@ -160,15 +187,21 @@ _LITERALS = {
 }
 
 
+def _is_record(stack: list[Any]) -> bool:
+    """Do a known class and no arguments lie on top?"""
+    named = stack[-2] if len(stack) > 1 else None
+    return isinstance(named, Name) and (named.module, named.name) in RECORDS and stack[-1] == ()
+
+
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise _Refused("it appends to something that is not a list")
+        raise Refused("it appends to something that is not a list")
     return value
 
 
 def _dict(value: Any) -> dict[Any, Any]:
     if type(value) is not dict:
-        raise _Refused("it sets entries of something that is not a dict")
+        raise Refused("it sets entries of something that is not a dict")
     return value
 
 
@@ -176,7 +209,7 @@ def _keyed(pairs: Any) -> list[tuple[Any, Any]]:
     items = list(pairs)
     for key, _ in items:
         if not isinstance(key, str | int | float | bytes):
-            raise _Refused(f"a dict in it has a key that is a {type(key).__name__}")
+            raise Refused(f"a dict in it has a key that is a {type(key).__name__}")
     return items
 
 
@@ -184,35 +217,35 @@ def _keyed(pairs: Any) -> list[tuple[Any, Any]]:
 # What a NumPy array calls, spelled out
 
 
-def _call(called: Any, args: Any) -> Any:
-    if not isinstance(called, _Name) or not isinstance(args, tuple):
-        raise _Refused("it calls something that has no name; it was not read")
+def _call(called: Any, args: Any, calls: Calls) -> Any:
+    if not isinstance(called, Name) or not isinstance(args, tuple):
+        raise Refused("it calls something that has no name; it was not read")
     module = called.module.replace("numpy._core", "numpy.core")
-    handler = _CALLS.get((module, called.name))
+    handler = calls.get((module, called.name))
     if handler is None:
-        raise _Refused(
+        raise Refused(
             f"it wants {called.module}.{called.name}, which is code; only NumPy arrays, dicts, lists, numbers and text "
             "are read. Convert the file with the program that made it"
         )
     return handler(*args)
 
 
-def _empty_array(kind: Any, shape: Any = None, code: Any = None) -> _Holder:
-    if not (isinstance(kind, _Name) and kind.module == "numpy" and kind.name == "ndarray"):
-        raise _Refused("it holds a kind of array that is not NumPy's own")
-    return _Holder()
+def _empty_array(kind: Any, shape: Any = None, code: Any = None) -> Holder:
+    if not (isinstance(kind, Name) and kind.module == "numpy" and kind.name == "ndarray"):
+        raise Refused("it holds a kind of array that is not NumPy's own")
+    return Holder()
 
 
-def _dtype(code: Any, *rest: Any) -> _Holder:
+def _dtype(code: Any, *rest: Any) -> Holder:
     text = code.decode("ascii") if isinstance(code, bytes) else code
     if not isinstance(text, str) or not re.fullmatch(r"[<>|=]?([biu][1248]|f[248]|O8?)", text):
         named = repr(text[:40]) if isinstance(text, str) else "something else"
-        raise _Refused(f"it holds an array of {named}, and only numbers are read")
-    return _Holder(text.lstrip("<>|="), "dtype")
+        raise Refused(f"it holds an array of {named}, and only numbers are read")
+    return Holder(text.lstrip("<>|="), "dtype")
 
 
-def _from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any) -> _Holder:
-    return _Holder(_array(shape, dtype, order == "F", buffer))
+def _from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any) -> Holder:
+    return Holder(_array(shape, dtype, order == "F", buffer))
 
 
 def _scalar(dtype: Any, data: Any) -> Any:
@@ -221,14 +254,14 @@ def _scalar(dtype: Any, data: Any) -> Any:
 
 def _encode(text: Any, coding: Any = "latin1") -> bytes:
     if not isinstance(text, str) or coding not in ("latin1", "latin-1"):
-        raise _Refused("it encodes text in an unusual way")
+        raise Refused("it encodes text in an unusual way")
     return text.encode("latin-1")
 
 
 def _ordered(pairs: Any = ()) -> dict[Any, Any]:
     """OrderedDict(), or the list of pairs with which old protocols fill it."""
     if type(pairs) not in (list, tuple) or not all(type(pair) in (list, tuple) and len(pair) == 2 for pair in pairs):
-        raise _Refused("an ordered dict in it is damaged")
+        raise Refused("an ordered dict in it is damaged")
     return dict(_keyed(tuple(pair) for pair in pairs))
 
 
@@ -237,7 +270,7 @@ def _no_bytes() -> bytes:
     return b""
 
 
-_CALLS: dict[tuple[str, str], Callable[..., Any]] = {
+CALLS: dict[tuple[str, str], Call] = {
     ("numpy.core.multiarray", "_reconstruct"): _empty_array,
     ("numpy.core.multiarray", "scalar"): _scalar,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
@@ -250,8 +283,11 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
 
 def _complete(target: Any, state: Any) -> None:
     """BUILD: the state of an array or of a type."""
-    if not isinstance(target, _Holder) or not isinstance(state, tuple):
-        raise _Refused("it sets the state of an object, which plain data do not need; it was not read")
+    if isinstance(target, Holder) and target.kind == "record" and type(state) is dict:
+        target.value.update(state)
+        return
+    if not isinstance(target, Holder) or not isinstance(state, tuple):
+        raise Refused("it sets the state of an object, which plain data do not need; it was not read")
     if target.kind == "dtype":
         if target.value[0] not in "O" and state[1] in ("<", ">"):
             target.value = state[1] + target.value[-2:]
@@ -262,34 +298,34 @@ def _complete(target: Any, state: Any) -> None:
 
 def _array(shape: Any, dtype: Any, fortran: bool, raw: Any) -> Any:
     """An array of numbers; an array of objects as the list that it is."""
-    if not isinstance(dtype, _Holder) or dtype.kind != "dtype":
-        raise _Refused("an array in it has no type")
+    if not isinstance(dtype, Holder) or dtype.kind != "dtype":
+        raise Refused("an array in it has no type")
     most = len(raw) if isinstance(raw, bytes | bytearray | str | list) else 0
     sound = isinstance(shape, tuple) and len(shape) <= DEEPEST and all(type(n) is int and n >= 0 for n in shape)
     # Neither shown nor multiplied before that: what the file calls a shape may be endless.
     if not sound or (0 not in shape and max(shape, default=1) > most):
-        raise _Refused("an array in it announces numbers and does not bring them along")
+        raise Refused("an array in it announces numbers and does not bring them along")
     if dtype.value.startswith("O"):
         if type(raw) is not list or math.prod(shape) != len(raw):
-            raise _Refused("an array of objects in it is damaged")
+            raise Refused("an array of objects in it is damaged")
         return raw
     raw = raw.encode("latin-1") if isinstance(raw, str) else raw  # Python 2 wrote bytes as text
     kind = np.dtype(dtype.value)
     if not isinstance(raw, bytes | bytearray) or len(raw) != math.prod(shape) * kind.itemsize:
-        raise _Refused(f"an array in it announces {shape} {kind} and does not bring them along")
+        raise Refused(f"an array in it announces {shape} {kind} and does not bring them along")
     return np.frombuffer(bytes(raw), kind).reshape(shape, order="F" if fortran else "C")
 
 
 def _plain(value: Any, done: dict[int, Any], depth: int) -> Any:
     """Without holders and names. What is shared stays shared: a small file must not grow."""
     if depth > DEEPEST:
-        raise _Refused(f"its lists are nested more than {DEEPEST} deep, or contain themselves")
-    if isinstance(value, _Name):
-        raise _Refused(f"it holds {value.module}.{value.name}, which is code")
-    if isinstance(value, _Holder):
+        raise Refused(f"its lists are nested more than {DEEPEST} deep, or contain themselves")
+    if isinstance(value, Name):
+        raise Refused(f"it holds {value.module}.{value.name}, which is code")
+    if isinstance(value, Holder):
         if value.value is None or value.kind == "dtype":
-            raise _Refused("an array in it was never completed")
-        return _plain(value.value, done, depth + 1) if type(value.value) is list else value.value
+            raise Refused("an array in it was never completed")
+        return _plain(value.value, done, depth + 1) if type(value.value) in (list, dict) else value.value
     if type(value) not in (list, tuple, dict):
         return value
     if id(value) not in done:
@@ -310,55 +346,3 @@ def _expanded(value: Any, sizes: dict[int, int]) -> int:
         entries = value.values() if type(value) is dict else value
         sizes[id(value)] = 8 + sum(_expanded(entry, sizes) for entry in entries)
     return sizes[id(value)]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Demonstrations
-
-
-def demonstrations(path: str | os.PathLike[str], *, drop_unfinished: bool = False) -> Demonstrations:
-    """Demonstrations in a pickle file; UserError if it holds something else.
-
-    Terminations are often not recorded: an episode counts as cut off unless it says otherwise.
-    """
-    content = read(path)
-    limit = may_unpack(os.path.getsize(path), MAX_BYTES)
-    if _expanded(content, {}) > limit:
-        raise UserError(f"{path} would grow to more than {limit} bytes: it repeats its parts and was not read")
-    card = make_card(source=f"imported from the pickle {Path(path).name}")
-    if isinstance(content, Mapping) and "lengths" in content:
-        return build(path, {name: np.asarray(content[name]) for name in ARRAYS if content.get(name) is not None}, card)
-    episodes = [content] if isinstance(content, Mapping) else content
-    if not isinstance(episodes, Sequence) or not episodes or not all(isinstance(e, Mapping) for e in episodes):
-        raise UserError(f"{path} holds a {type(content).__name__}, not an episode (a dict) or a list of them")
-    trajectories = [_episode(episode, f"{path}, episode {i}", drop_unfinished) for i, episode in enumerate(episodes)]
-    try:
-        return from_trajectories(trajectories, card)
-    except (UserError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def _episode(episode: Mapping[Any, Any], where: str, drop_unfinished: bool) -> Trajectory:
-    def entry(name: str) -> Any:
-        return next((np.asarray(episode[word]) for word in SPELLINGS[name] if word in episode), None)
-
-    missing = [name for name in ("observations", "actions", "rewards") if entry(name) is None]
-    if missing:
-        raise UserError(
-            f"{where} has no {missing[0]} ({' or '.join(SPELLINGS[missing[0]])}); "
-            f"it has {', '.join(map(str, episode))[:200]}"
-        )
-    obs, act, rewards, costs, after = (entry(n) for n in ("observations", "actions", "rewards", "costs", "next"))
-    ended = entry("terminated")
-    if len(obs) == len(act) and after is not None and len(after) == len(act):
-        obs = np.concatenate([obs, after[-1:]])
-    terminated = bool(np.ravel(ended)[-1]) if ended is not None and ended.size else False
-    if len(obs) == len(act) and drop_unfinished:
-        act, rewards, terminated = act[:-1], rewards[: len(act) - 1], False
-        costs = None if costs is None else costs[: len(act)]
-    if len(obs) != len(act) + 1 or len(rewards) != len(act) or not len(act):
-        raise UserError(
-            f"{where} has {len(obs)} observations, {len(act)} actions and {len(rewards)} rewards; there must be one "
-            "observation more than actions (the last actions can be dropped: drop_unfinished)"
-        )
-    return Trajectory(obs, act, rewards, None if costs is None else costs[: len(act)], terminated)

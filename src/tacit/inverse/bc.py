@@ -28,7 +28,7 @@ from tacit.forward.collect import interface_of, make_vec
 from tacit.forward.references import beside
 from tacit.inverse import clone
 from tacit.policy import Interface, Policy
-from tacit.run.progress import live
+from tacit.run.terminal import live
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -76,7 +76,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     agent.check_finite(config)
     agent.check_ranges(config, ("lr", "obs_clip"), 0, open_low=True)
     if any(size < 1 for size in config.hidden):
-        raise UserError(f"hidden are sizes of at least 1, not {config.hidden}")
+        raise UserError(f"hidden must be sizes of at least 1, not {config.hidden}")
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         interface_of(env, scaled=config.scale_actions)

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.inverse import constraint_net, loop
-from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
 
@@ -43,15 +43,12 @@ def descend(
 ) -> tuple[Net, Any, jax.Array]:
     """The inverse step on (expert (n, d), learner (m, d)): network, optimiser's state, loss of the last pass."""
 
-    def minibatch(carry: tuple[Net, Any], rows: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
-        net, opt_state = carry
-        value, gradient = jax.value_and_grad(loss)(net, data[0][rows[0]], data[1][rows[1]])
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, lr), opt_state), value
+    def on_rows(net: Net, expert_rows: Any, learner_rows: Any) -> jax.Array:
+        return loss(net, data[0][expert_rows], data[1][learner_rows])
 
     def one_pass(carry: tuple[Net, Any], rows: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
-        carry, values = jax.lax.scan(minibatch, carry, rows)
-        return carry, values.mean()
+        net, opt_state, values = constraint_net.descend(on_rows, *carry, rows, lr)
+        return (net, opt_state), values.mean()
 
     (net, opt_state), values = jax.lax.scan(one_pass, (net, opt_state), orders)
     return net, opt_state, values[-1]
@@ -64,7 +61,7 @@ class BC2L(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
+        lr = constraint_net.learning_rate(config, state)
         sizes = len(data.expert), len(data.learner)
         orders = constraint_net.orders(rng, *sizes, config.constraint_batch, config.backward_steps)
         both = (jnp.asarray(data.expert), jnp.asarray(data.learner))

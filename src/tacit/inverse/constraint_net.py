@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -49,7 +49,7 @@ def check(config: Settings) -> None:
     """UserError for settings that cannot work."""
     samples.check(config)
     if any(size < 1 for size in config.layers):
-        raise UserError(f"layers are sizes of at least 1, not {config.layers}")
+        raise UserError(f"layers must be sizes of at least 1, not {config.layers}")
     if not config.lr_constraint >= 0:
         raise UserError(f"lr_constraint cannot be negative, it is {config.lr_constraint}")
 
@@ -86,10 +86,19 @@ def log_feasibility(net: Net, z: Any) -> jax.Array:
     return jnp.log(jax.nn.sigmoid(-outputs(net, z)[:, 0]) + EPSILON)
 
 
-def apply(net: Net, moves: Any, lr: Any) -> Net:
-    """A step of `OPTIMISER`."""
-    moved: Net = jax.tree.map(lambda p, move: p - lr * move, net, moves)
-    return moved
+def descend(
+    loss: Callable[..., Any], net: Net, opt_state: Any, batches: Any, lr: Any, has_aux: bool = False
+) -> tuple[Net, Any, Any]:
+    """Adam on  loss(net, *batch),  one step per batch: (network, optimiser's state, what the loss gave each time)."""
+
+    def step(carry: tuple[Net, Any], batch: Any) -> tuple[tuple[Net, Any], Any]:
+        net, opt_state = carry
+        value, gradient = jax.value_and_grad(loss, has_aux=has_aux)(net, *batch)
+        moves, opt_state = OPTIMISER.update(gradient, opt_state)
+        return (jax.tree.map(lambda p, move: p - lr * move, net, moves), opt_state), value
+
+    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), batches)
+    return net, opt_state, values
 
 
 def to_cost(net: Net, inputs: Inputs, at: Literal["next", "current"], **fields: Any) -> LearnedCost:
@@ -114,30 +123,10 @@ def orders(rng: np.random.Generator, n: int, m: int, batch: int, passes: int) ->
     return both[0], both[1]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What a network reads, and what is logged of it
-
-
-def inputs_of(env: VectorEnv, interface: Interface, config: Settings) -> Inputs:
-    """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
-    return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
-
-
 def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:
-    """Those with their scale, which stays as it is from now on. One-hot states are left alone."""
+    """The inputs with their scale, which stays as it is from now on. One-hot states are left alone."""
     raw = config.input_scale == "raw" or bool(interface.n_states)
     return inputs if raw else samples.fit_scale(inputs, expert, learner)
-
-
-def shapes(net: Net) -> dict[str, Any]:
-    """What a checkpoint says of a network."""
-    return {"sizes": [len(net.weights[0]), *(len(bias) for bias in net.biases)]}
-
-
-def blank(metadata: Mapping[str, Any]) -> tuple[Net, Any]:
-    """A network of those shapes, and an optimiser's state for it."""
-    net = init(np.random.default_rng(0), tuple(metadata["sizes"]))
-    return net, OPTIMISER.init(net)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,7 +183,8 @@ class Classifier(loop.Method):
         return inputs, net, OPTIMISER.init(net), {}
 
     def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        return inputs_of(env, interface, config)
+        """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
+        return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
 
     def step(self, config: Any, state: Any, evidence: loop.Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
         """On the last steps of the phase, about as many as were demonstrated."""
@@ -218,10 +208,13 @@ class Classifier(loop.Method):
         return float(config.terminal_cost)
 
     def shapes(self, params: Net) -> dict[str, Any]:
-        return shapes(params)
+        """What a checkpoint says of a network."""
+        return {"sizes": [len(params.weights[0]), *(len(bias) for bias in params.biases)]}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
-        return blank(metadata)
+        """A network of those shapes, and an optimiser's state for it."""
+        net = init(np.random.default_rng(0), tuple(metadata["sizes"]))
+        return net, OPTIMISER.init(net)
 
     def check_settings(self, config: Any) -> None:
         super().check_settings(config)
@@ -229,6 +222,11 @@ class Classifier(loop.Method):
         agent.check_ranges(config, ("backward_steps",), 1)
         agent.check_ranges(config, ("constraint_batch",), 0)
         agent.check_ranges(config, ("anneal",), 0, 1, open_low=True)
+
+
+def learning_rate(config: Any, state: Any) -> float:
+    """Of the inverse step that follows this state."""
+    return float(config.lr_constraint * config.anneal ** loop.steps_before(config, state))
 
 
 def unit_of(state: Any, config: Any) -> float:

@@ -19,7 +19,7 @@ from tacit.cost.ensemble import MOST_MEMBERS, CostEnsemble
 from tacit.errors import UserError
 from tacit.inverse import constraint_map
 from tacit.run import storage
-from tacit.run.progress import live
+from tacit.run.terminal import live
 
 if TYPE_CHECKING:
     from tacit.run import Run

@@ -74,13 +74,7 @@ class Geometry:
 class DualPoint:
     """g, or the likelihood, at one weight vector."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        weights: np.ndarray,
-        beta: float,
-        warm: np.ndarray | None,
-    ) -> None:
+    def __init__(self, problem: Problem, weights: np.ndarray, beta: float, warm: np.ndarray | None) -> None:
         self.problem, self.weights, self.beta = problem, weights, beta
         mdp = problem.geometry.mdp
         cost = (problem.geometry.features @ weights).reshape(mdp.rewards.shape)

@@ -30,10 +30,10 @@ from tacit.evaluate import (
 from tacit.forward.soft_policy_iteration import plan
 from tacit.inverse import certificate, exact_objectives, feasibility, mce_exact, trajectories
 from tacit.inverse.identifiability import LARGEST, identifiability
-from tacit.machine import one_blas_thread
 from tacit.run import storage
-from tacit.run.progress import live
+from tacit.run.machine import one_blas_thread
 from tacit.run.summary import Blame, Budget, Diagnosis, Summary, Table
+from tacit.run.terminal import live
 from tacit.tabular import MDP, Solution, feature_matrix
 
 if TYPE_CHECKING:

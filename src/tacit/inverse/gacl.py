@@ -60,8 +60,8 @@ class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
     bootstrap_steps: int = 0
     """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
     absorbing: bool = False
-    """Where no demonstration ends early, ending an episode is worth as much as staying for ever where log D is lowest
-    (the lowest tenth of a rollout); otherwise nothing, and as log D is negative, ending is better than living."""
+    """Where no demonstration ends early, charge for ending an episode: as much as staying for ever where log D is
+    lowest (the lowest tenth of a rollout). Otherwise an agent prefers to end, because log D is negative."""
 
     HISTORY: ClassVar[History] = History(revision=revision_of_clones)
 
@@ -75,14 +75,7 @@ def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
 @jax.jit
 def descend(net: Net, opt_state: Any, expert: Any, learner: Any, lr: float) -> tuple[Net, Any, dict[str, jax.Array]]:
     """Steps of Adam on (steps, n, d) scaled inputs of each side."""
-
-    def step(carry: Any, part: Any) -> tuple[Any, jax.Array]:
-        net, opt_state = carry
-        value, gradient = jax.value_and_grad(loss)(net, *part)
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, lr), opt_state), value
-
-    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), (expert, learner))
+    net, opt_state, values = constraint_net.descend(loss, net, opt_state, (expert, learner), lr)
     right = jnp.stack([(outputs(net, z)[:, 0] * sign > 0).mean() for z, sign in ((expert[-1], -1), (learner[-1], 1))])
     return net, opt_state, {"inverse/loss": values.mean(), "inverse/accuracy": right.mean()}
 
@@ -135,7 +128,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
         seconds = {name: total + metrics[name] for name, total in seconds.items()}
     rng = np.random.default_rng([seed, 3])
     interface = forward.interface
-    inputs = constraint_net.inputs_of(env, interface, config)
+    inputs = METHOD.inputs_of(env, interface, config)
     samples.warn_without_reward(rollouts)
     expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
@@ -206,7 +199,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
 # The method
 
 
-class GACL(loop.Method):
+class GACL(constraint_net.Classifier):
     """`tacit learn gacl ENV`. Its loop is its own: a step of the discriminator and of PPO after every rollout."""
 
     name = "gacl"
@@ -232,7 +225,7 @@ class GACL(loop.Method):
         agent.check_ranges(config, ("discriminator_steps",), 1)
         agent.check_ranges(config, ("bootstrap_steps",), 0)
         if config.absorbing and config.gamma == 1:
-            raise UserError("absorbing needs a gamma below 1: for ever would be worth infinitely much")
+            raise UserError("absorbing needs a gamma below 1, because staying for ever would be worth infinitely much")
 
     def to_arrays(self, state: State) -> Saved:
         return to_arrays(self, state, agent.state_to_arrays(state.forward))
@@ -240,12 +233,6 @@ class GACL(loop.Method):
     def from_arrays(self, arrays: Mapping[str, Array], metadata: Mapping[str, Any]) -> State:
         state: State = from_arrays(self, arrays, metadata, agent.state_from_arrays)
         return state
-
-    def shapes(self, params: Net) -> dict[str, Any]:
-        return constraint_net.shapes(params)
-
-    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
-        return constraint_net.blank(metadata)
 
 
 METHOD = GACL()

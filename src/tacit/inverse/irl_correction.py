@@ -14,20 +14,21 @@ the inverse step descends
     L(c) = E_D[c] - E_N[c] + expert_square E_D[c^2]                                                                (2)
 
 on demonstrations D and the learner's last steps N. It is MCE-ICRL's dual with one network for the cost and a square on
-the demonstrations alone: what no demonstration does becomes dearer with every step, without a ceiling. The stabilisers,
+the demonstrations alone: what no demonstration does costs more with every step, without a ceiling. The stabilisers,
 each a setting:
 
     head            c = leaky ReLU(f), not a bounded sigmoid (which breaks the scaling), f = 0 at the start
     expert_square   costs of demonstrations stay near 0
     critics         one of the reward and one of the cost: when c moves, the reward's stays right
     few steps       one step of a large batch between short forward phases, so that (2) moves slowly
-    ending          where demonstrations live on, ending an episode costs what dear living would for ever (ours)
-    resets          the last layers of policy and cost critic are made anew now and then: c has moved since they began
+    ending          where demonstrations live on, ending an episode costs as much as costly living for ever (ours)
+    resets          the last layers of policy and cost critic are reinitialised now and then, because c has moved
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -40,7 +41,7 @@ from tacit.cost import LEAK, LearnedCost
 from tacit.forward import agent, nets, ppo_lagrangian
 from tacit.inverse import constraint_net, loop
 from tacit.inverse.clone import revision_of_clones
-from tacit.inverse.constraint_net import OPTIMISER, Data, Net, outputs
+from tacit.inverse.constraint_net import Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.inverse.samples import Expert
 from tacit.run.naming import History
@@ -66,9 +67,9 @@ class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     expert_square: float = 0.1
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: int = 0
-    """The policy's last layer is made anew after this many inverse steps, in the first half of the run; 0: never."""
+    """Reinitialise the policy's last layer every so many inverse steps, in the first half of the run; 0: never."""
     reset_critic: int = 0
-    """The same for the cost critic, in the whole run."""
+    """The same for the cost critic, during the whole run."""
 
     HISTORY: ClassVar[History] = History(
         added={"inverse_first": True},
@@ -101,14 +102,9 @@ def descend(
     net: Net, opt_state: Any, expert: Any, learner: Any, hyper: tuple[Any, Any]
 ) -> tuple[Net, Any, dict[str, jax.Array]]:
     """Adam on minibatches (M, B, d) of both sides; hyper is (lr, expert_square)."""
-
-    def step(carry: tuple[Net, Any], part: tuple[Any, Any]) -> tuple[tuple[Net, Any], jax.Array]:
-        net, opt_state = carry
-        value, gradient = jax.value_and_grad(loss)(net, *part, hyper[1])
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, hyper[0]), opt_state), value
-
-    (net, opt_state), values = jax.lax.scan(step, (net, opt_state), (expert, learner))
+    lr, square = hyper
+    weighted = partial(loss, expert_square=square)
+    net, opt_state, values = constraint_net.descend(weighted, net, opt_state, (expert, learner), lr)
     return net, opt_state, {"inverse/loss": values[-1]}
 
 
@@ -152,8 +148,8 @@ class RewardCorrection(constraint_net.Classifier):
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
         both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
-        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
-        net, opt_state, info = descend(state.params, state.opt_state, *both, (lr, config.expert_square))
+        hyper = constraint_net.learning_rate(config, state), config.expert_square
+        net, opt_state, info = descend(state.params, state.opt_state, *both, hyper)
         return net, opt_state, {key: float(value) for key, value in info.items()}
 
     def begin(self, *given: Any) -> tuple[Any, Net, Any, Metrics]:

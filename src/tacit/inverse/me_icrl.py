@@ -43,8 +43,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.forward import agent
-from tacit.inverse import constraint_net, loop
-from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, log_feasibility, outputs
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import EPSILON, Data, Net, log_feasibility, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
 
@@ -60,11 +60,11 @@ class Config(constraint_net.Config):
     weights: Literal["step", "trajectory", "none"] = "step"
     """Importance weights of the learner's steps, see (2)."""
     forward_kl: float = 10.0
-    """An inverse step ends when the divergence of the new model from the samples' passes this, see (3)."""
+    """An inverse step stops once KL(old || new) of (3) exceeds this."""
     reverse_kl: float = 2.5
-    """The same for the other direction."""
+    """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: bool = False
-    """As the published program was, with importance weights that have no effect on the gradient."""
+    """Do what the published program did: its importance weights have no effect on the gradient."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -151,16 +151,14 @@ def descend(
             return jnp.ones_like(log_ratio), kl
         return (step_weights(log_ratio) if weights == "step" else trajectory_weights(log_w, counted, trajectory)), kl
 
-    def minibatch(carry: Any, rows: Any) -> tuple[Any, jax.Array]:
-        net, opt_state, omega = carry
-        value, gradient = jax.value_and_grad(loss)(net, expert[rows[0]], learner[rows[1]], omega[rows[1]], hyper.delta)
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, hyper.lr), opt_state, omega), value
-
     def one_pass(carry: Any) -> Any:
         number, net, opt_state, (omega, _), _ = carry
+
+        def on_rows(net: Net, expert_rows: Any, learner_rows: Any) -> jax.Array:
+            return loss(net, expert[expert_rows], learner[learner_rows], omega[learner_rows], hyper.delta)
+
         rows = (orders[0][number], orders[1][number])
-        (net, opt_state, _), values = jax.lax.scan(minibatch, (net, opt_state, omega), rows)
+        net, opt_state, values = constraint_net.descend(on_rows, net, opt_state, rows, hyper.lr)
         return number + 1, net, opt_state, judged(net), values.mean()
 
     def near(carry: Any) -> jax.Array:
@@ -169,18 +167,15 @@ def descend(
 
     start = (0, net, opt_state, judged(net), jnp.float32(0.0))
     number, net, opt_state, (omega, (forward, reverse)), value = jax.lax.while_loop(near, one_pass, start)
-    return (
-        net,
-        opt_state,
-        {
-            "inverse/loss": value,
-            "inverse/passes": number,
-            "inverse/forward_kl": forward,
-            "inverse/reverse_kl": reverse,
-            "inverse/weight_max": omega.max(),
-            "inverse/effective_share": omega.sum() ** 2 / (omega**2).sum() / len(omega),
-        },
-    )
+    info = {
+        "inverse/loss": value,
+        "inverse/passes": number,
+        "inverse/forward_kl": forward,
+        "inverse/reverse_kl": reverse,
+        "inverse/weight_max": omega.max(),
+        "inverse/effective_share": omega.sum() ** 2 / (omega**2).sum() / len(omega),
+    }
+    return net, opt_state, info
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,7 +189,7 @@ class MEICRL(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        lr = config.lr_constraint * config.anneal ** loop.steps_before(config, state)
+        lr = constraint_net.learning_rate(config, state)
         orders = constraint_net.orders(
             rng, len(data.expert), len(data.learner), config.constraint_batch, config.backward_steps
         )

@@ -43,9 +43,9 @@ from tacit.inverse import exact_run
 from tacit.inverse import trajectories as paths
 from tacit.inverse.mce_exact import positive
 from tacit.inverse.trajectories import Trajectories
-from tacit.machine import one_blas_thread
-from tacit.run.progress import live
+from tacit.run.machine import one_blas_thread
 from tacit.run.summary import Summary
+from tacit.run.terminal import live
 from tacit.tabular import MDP
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Config:
     beta: float = 0.1
     """Temperature of the demonstrators, in units of reward; smaller is closer to a deterministic policy."""
     d_kl: float = 0.1
-    """Stop when no state makes the demonstrations likelier by this much, in nats a trajectory."""
+    """Stop when no state makes the demonstrations likelier by this much, in nats per trajectory."""
     risk: float = 0.5
     """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
     dynamics are deterministic; ml-greedy uses it for its policy alone."""
@@ -261,7 +261,7 @@ def check_settings(beta: float, d_kl: float, risk: float, max_states: int) -> No
     positive("beta", beta)
     positive("d_kl", d_kl, or_zero=True)
     if not 0 <= risk < 1:
-        raise UserError(f"risk is a probability below 1, not {risk}")
+        raise UserError(f"risk must be a probability below 1, not {risk}")
     if max_states < 0:
         raise UserError(f"max_states cannot be negative: {max_states}")
 

@@ -35,8 +35,8 @@ from tacit.cost import BETA_FLOOR, LearnedCost
 from tacit.errors import UserError
 from tacit.forward import agent
 from tacit.forward.ppo_lagrangian import CostFunction
-from tacit.inverse import constraint_net, loop
-from tacit.inverse.constraint_net import EPSILON, OPTIMISER, Data, Net, outputs
+from tacit.inverse import constraint_net
+from tacit.inverse.constraint_net import EPSILON, Data, Net, outputs
 from tacit.inverse.loop import State
 from tacit.run.trainer import Metrics
 
@@ -133,28 +133,21 @@ def descend(
     expert, learner = data
     flat = tuple(jnp.reshape(order, (-1, order.shape[-1])) for order in orders)
 
-    def minibatch(carry: Any, rows: Any) -> tuple[Any, Any]:
-        net, opt_state = carry
-        key, expert_rows, learner_rows = rows
-        (value, kl), gradient = jax.value_and_grad(loss, has_aux=True)(
-            net, key, expert[expert_rows], learner[learner_rows], hyper
-        )
-        moves, opt_state = OPTIMISER.update(gradient, opt_state)
-        return (constraint_net.apply(net, moves, hyper.lr), opt_state), (value, kl)
+    def on_rows(net: Net, key: Any, expert_rows: Any, learner_rows: Any) -> tuple[jax.Array, jax.Array]:
+        return loss(net, key, expert[expert_rows], learner[learner_rows], hyper)
 
     keys = jax.random.split(key, len(flat[0]))
-    (net, opt_state), (values, kls) = jax.lax.scan(minibatch, (net, opt_state), (keys, *flat))
-    a, b = parameters(net, learner)
-    return (
-        net,
-        opt_state,
-        {
-            "inverse/loss": values.mean(),
-            "inverse/expert_divergence": kls[-1, 0],
-            "inverse/learner_divergence": kls[-1, 1],
-            "inverse/concentration": (a + b).mean(),
-        },
+    net, opt_state, (values, kls) = constraint_net.descend(
+        on_rows, net, opt_state, (keys, *flat), hyper.lr, has_aux=True
     )
+    a, b = parameters(net, learner)
+    info = {
+        "inverse/loss": values.mean(),
+        "inverse/expert_divergence": kls[-1, 0],
+        "inverse/learner_divergence": kls[-1, 1],
+        "inverse/concentration": (a + b).mean(),
+    }
+    return net, opt_state, info
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -187,9 +180,7 @@ class VICRL(constraint_net.Classifier):
             jax.random.key(int(rng.integers(2**31))),
             (data.expert, learner),
             orders,
-            Hyper(
-                config.lr_constraint * config.anneal ** loop.steps_before(config, state), config.delta, *config.prior
-            ),
+            Hyper(constraint_net.learning_rate(config, state), config.delta, *config.prior),
         )
         return net, opt_state, {key: float(value) for key, value in info.items()}
 
@@ -213,10 +204,10 @@ class VICRL(constraint_net.Classifier):
     def check_settings(self, config: Config) -> None:
         super().check_settings(config)
         if not min(config.prior) > 0:
-            raise UserError(f"the parameters of the prior are positive, not {config.prior}")
+            raise UserError(f"the parameters of the prior must be positive, not {config.prior}")
         agent.check_ranges(config, ("delta",), 0)
         if not 0 <= config.replay_share < 1:
-            raise UserError(f"replay_share is at least 0 and below 1, not {config.replay_share}")
+            raise UserError(f"replay_share must be at least 0 and below 1, not {config.replay_share}")
 
 
 METHOD = VICRL()

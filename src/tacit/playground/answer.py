@@ -20,8 +20,8 @@ from tacit.forward.soft_policy_iteration import plan
 from tacit.inverse.identifiability import identifiability
 from tacit.inverse.mce_exact import learn
 from tacit.inverse.trajectories import check_demonstrations
-from tacit.machine import one_blas_thread
 from tacit.playground.rule import RuleEntry, Telling, described, find_rule, not_told, obeying, telling
+from tacit.run.machine import one_blas_thread
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec

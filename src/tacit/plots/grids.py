@@ -22,7 +22,7 @@ WALL = "#59636e"
 RAMPS = {"cost": "#d7412b", "visits": "#1f7bc4", "unknown": "#7a5cc0"}
 """Values fade from transparent to these, so that zero looks like the page, light or dark."""
 _MAP_INCHES = 2.6  # the longer side; small, so that labels stay readable in a page with four maps in a row
-_MAX_LIVE_CELLS = 1600  # above it a map is one image: a shape a cell would make the file heavy
+_MAX_LIVE_CELLS = 1600  # above it a map is one image: a shape per cell would make the file heavy
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Panel:
 
 
 def grid_map(layout: Sequence[str], *, format: Format = "svg") -> bytes:
-    """The map itself. layout: one string a row; S start, G goal, X constrained, # wall, anything else free."""
+    """The map itself. layout: one string per row; S start, G goal, X constrained, # wall, anything else free."""
     return grid_figure(layout, [Panel()], format=format)
 
 
@@ -228,7 +228,7 @@ def _draw_outline(axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.
 
 
 def _draw_hatch(axes: Axes, rows: np.ndarray, cols: np.ndarray, strength: np.ndarray) -> None:
-    """Three diagonal strokes a cell, the stronger the less is known."""
+    """Three diagonal strokes per cell, stronger where less is known."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 

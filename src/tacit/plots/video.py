@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,10 +49,9 @@ def record(
 
     target = checked(path)
     mp4 = target.suffix.lower() == ".mp4"
-    env = _made_to_draw(env_id, env_kwargs)
     rng = np.random.default_rng([seed, 1])
     frames = 0
-    try:
+    with _drawing(env_id, env_kwargs) as env:
         obs, _ = env.reset(seed=seed)
         rate = frames_per_second(env)
         # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
@@ -64,8 +66,6 @@ def record(
                     film.append_data(_even(_picture(env)))
                     frames += 1
                     break
-    finally:
-        env.close()
     return frames
 
 
@@ -97,19 +97,47 @@ def filmstrip(
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
     """One episode in a few pictures. UserError if the environment has none; it may also raise its own."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _drawing(env_id, env_kwargs) as env:
         warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
-        env = _made_to_draw(env_id, env_kwargs)
-        try:
-            # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
-            rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
-            steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
-            taken = _episode(env, policy, seed, max_steps, steps)[2]
-            seconds = capabilities(env).step_seconds
-        finally:
-            env.close()
+        # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
+        rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
+        steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
+        taken = _episode(env, policy, seed, max_steps, steps)[2]
+        seconds = capabilities(env).step_seconds
     reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
     return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
+
+
+def jpeg(picture: np.ndarray, largest_side: int, quality: int) -> str:
+    """A picture (H, W, 3), made smaller, as a JPEG file in base64."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((largest_side, largest_side))
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=quality)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@contextmanager
+def _drawing(env_id: str, env_kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The environment in its picture mode, closed afterwards.
+
+    Environments that draw with pygame need no screen for pictures. Without one, SDL would print "XDG_RUNTIME_DIR is
+    invalid", which looks like a failure; it is told to do without, unless the user has chosen a driver.
+    """
+    quiet = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+    added = [name for name in quiet if name not in os.environ]
+    os.environ.update({name: quiet[name] for name in added})
+    try:
+        env = _made_to_draw(env_id, env_kwargs)
+        try:
+            yield env
+        finally:
+            env.close()
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:

@@ -11,12 +11,10 @@ from pathlib import Path
 from tacit import __version__
 from tacit.envs.options import notice
 from tacit.errors import UserError
-from tacit.report.constraint import constraint
+from tacit.report import sections
+from tacit.report.constraint import constraint, rule
 from tacit.report.data import RunData, load_run
-from tacit.report.film import film
 from tacit.report.html import Section, esc, facts, glossary, metric_table
-from tacit.report.rule import rule
-from tacit.report.sections import convergence, learning, numbers, pictures, provenance, table_keys, time, used_metrics
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run, storage
 
@@ -24,15 +22,15 @@ SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
     answer,
     diagnosis,
     rule,
-    pictures,
+    sections.pictures,
     constraint,
-    numbers,
-    film,
-    learning,
+    sections.numbers,
+    sections.film,
+    sections.learning,
     certificate,
-    convergence,
-    time,
-    provenance,
+    sections.convergence,
+    sections.time,
+    sections.provenance,
 )
 
 
@@ -55,7 +53,7 @@ def render_report(runs: Sequence[RunData], title: str | None = None) -> str:
         parts.append(_comparison(runs).html("all"))
     for number, data in enumerate(runs):
         parts.append(_article(data, f"run{number}", heading=len(runs) > 1))
-    parts.append(Section("Definitions", glossary(used_metrics(runs))).html("all"))
+    parts.append(Section("Definitions", glossary(sections.used_metrics(runs))).html("all"))
     template = resources.files("tacit.report").joinpath("template.html").read_text("utf-8")
     values = {"title": esc(title), "version": esc(__version__), "body": "\n".join(parts)}
     # In one pass: what is put in is not looked at again, whatever it contains.
@@ -103,7 +101,7 @@ def _article(data: RunData, anchor: str, heading: bool) -> str:
 def _comparison(runs: Sequence[RunData]) -> Section:
     labels = [f"{i + 1}. {label}" for i, label in enumerate(_differences(runs))]
     rows = {label: {**data.table.get("learned", {}), **data.quality} for label, data in zip(labels, runs, strict=True)}
-    keys = [*table_keys(rows.values()), "auroc", "best_iou"]
+    keys = [*sections.table_keys(rows.values()), "auroc", "best_iou"]
     body = metric_table("the learned agent of each run", rows, keys)
     links = facts((f"run {i + 1}", f'<a href="#run{i}">{esc(data.name)}</a>') for i, data in enumerate(runs))
     return Section("Side by side", body + "<h3>Runs</h3>" + links)

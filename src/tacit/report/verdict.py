@@ -8,17 +8,7 @@ from typing import NamedTuple
 from tacit.explain import findings
 from tacit.metrics import lookup
 from tacit.report.data import RunData
-from tacit.report.html import (
-    Section,
-    coded,
-    define,
-    details,
-    emphasised,
-    esc,
-    facts,
-    number,
-    table,
-)
+from tacit.report.html import Section, coded, define, details, emphasised, esc, facts, number, table
 from tacit.run.summary import Record, as_mapping, is_number, value_of
 
 

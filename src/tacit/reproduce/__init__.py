@@ -11,7 +11,7 @@ published     numbers of other people
 parts         rows and groups that several experiments have in common
 
 What is special: `stages` (runs that need other runs), `exact_stochasticity` (measured without runs), `tuning`,
-`grid_maps`, `screens`.
+`gridworld`, `screens`.
 """
 
 from tacit.reproduce.catalogue import EXPERIMENTS

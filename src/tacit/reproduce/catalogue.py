@@ -11,18 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, grid_maps, pictures, screens, stages, tables, tuning
-from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
+from tacit.reproduce import exact_stochasticity, gridworld, pictures, published, screens, stages, tuning
+from tacit.reproduce.experiment import QUICK, Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
 from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
-from tacit.reproduce.published import (
-    BESIDE_EXPERTS,
-    BESIDE_ROBOTS,
-    EARLIER,
-    EARLIER_EXPERTS,
-    EARLIER_TARGETS,
-    PAPER,
-    ablation,
-)
+from tacit.reproduce.records import number
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Gridworld: 5 seeds, stochasticity 0 to 0.5
@@ -46,11 +38,11 @@ GRID = Experiment(
     axis=Axis(
         "slip probability (stochasticity)",
         {
-            "return": tables.GRID["return"],
-            "violating steps, %": tables.VIOLATING,
-            "AUROC of the cost": tables.number("exact", "auroc"),
+            "return": gridworld.NUMBERS["return"],
+            "violating steps, %": gridworld.VIOLATING,
+            "AUROC of the cost": number("exact", "auroc"),
         },
-        tables.GRID_EXPERT,
+        gridworld.EXPERT,
     ),
 )
 
@@ -91,8 +83,8 @@ ROBOT_TABLE = Experiment(
     {"": Row("mce")},
     table="seeds",
     figure="seeds",
-    beside=BESIDE_ROBOTS,
-    levels={"the paper's result": {name: reward for name, (reward, _) in PAPER.items()}},
+    beside=published.BESIDE_ROBOTS,
+    levels={"the paper's result": {name: reward for name, (reward, _) in published.PAPER.items()}},
 )
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -150,7 +142,7 @@ def _demo_axis(label: str, ticks: tuple[float, ...], log: bool) -> Axis:
 
 
 def _of(name: str, metric: str, scale: float) -> Any:
-    value = tables.number("stochastic", metric, scale=scale)
+    value = number("stochastic", metric, scale=scale)
     return lambda run: value(run) if run["label"].startswith(f"{name},") else None
 
 
@@ -168,15 +160,7 @@ def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
         f"highway driving{summary}",
         {task: Group(f"tacit/Highway{task}-v0") for task in ("Distance", "Velocity")},
         {**HIGHWAY_EXPERT, **with_budget(rows, EVALUATION)},
-        quick={
-            "total_steps": 16_384,
-            "bootstrap_steps": 4096,
-            "forward_steps": 4096,
-            "eval_episodes": 20,
-            "minibatches": 20,
-            "pretrain_epochs": 1,
-            "demonstrations": 5,
-        },
+        quick={**QUICK, "total_steps": 16_384, "eval_episodes": 20, "demonstrations": 5},
         collect="driving",
         table="driving",
         figure="driving",
@@ -196,14 +180,14 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     ),
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
-        robots(EARLIER_EXPERTS),
+        robots(published.EARLIER_EXPERTS),
         {"": Row("expert")},
         quick={"total_steps": 16_384, "eval_episodes": 4, "demonstrations": 0},
         collect="expert",
         table="experts",
         figure="experts",
-        beside=(BESIDE_EXPERTS,),
-        levels={"earlier demonstrations": EARLIER_EXPERTS},
+        beside=(published.BESIDE_EXPERTS,),
+        levels={"earlier demonstrations": published.EARLIER_EXPERTS},
     ),
     "table-robots": replace(
         ROBOT_TABLE, summary="MCE-ICRL, preset reference, on the five robots", seeds=(0, 1, 2, 3, 4)
@@ -247,7 +231,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         rows_of(("mce", "bc2l", "irl-correction", "bc", "ppo", "rcpo")),
     ),
     "grid-tuning": grid(
-        "the record of tuning, four trials a method at two stochasticities",
+        "the record of tuning, four trials per method at two stochasticities",
         tuning.GRID.rows,
         groups=slips(tuning.SLIPS),
         seeds=(100, 101),
@@ -263,8 +247,8 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         {**DEEP, **rows_of(("mce-exact",))},
         groups=slips((0.0, 0.3)),
         seeds=(0,),
-        collect=grid_maps.collect,
-        figure=grid_maps.figure,
+        collect=gridworld.collect_maps,
+        figure=gridworld.maps,
     ),
     "grid-beta": grid(
         "MCE-ICRL with four entropy weights", betas((0.01, 0.03, 0.1, 0.3)), figure="curves", ours="beta 0.1"
@@ -282,33 +266,31 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         "the four methods and two references during training",
         # The further seeds of mce are also those of `table-robots`.
         {**more_seeds(rows_of((*METHODS, *REFERENCES)), "mce", (3, 4)), **CONTROLS},
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-paper": five_robots(
         "the four methods with their published settings and the paper's steps",
         rows_of(METHODS, "paper"),
         steps=PAPER_STEPS,
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-contenders": five_robots(
         "later contenders and behaviour cloning beside MCE-ICRL",
         rows_of(("mce", "bc2l", "irl-correction", "bc")),
-        beside=(EARLIER,),
+        beside=(published.EARLIER,),
     ),
     "robots-beta": five_robots(
         "the paper's settings with its four entropy weights, during training", BETA_ROWS, ours=USUAL
     ),
     "robots-pretraining": five_robots(
-        "the paper's settings with and without pre-training, during training",
-        PRETRAINING,
-        ours=PRETRAINED,
+        "the paper's settings with and without pre-training, during training", PRETRAINING, ours=PRETRAINED
     ),
     "table-ablation": Experiment(
         "the paper's table of ablations on five robots, beside its own numbers",
         robots(),
         ABLATION,
         ours=USUAL,
-        beside=(ablation(ABLATION),),
+        beside=(published.ablation(ABLATION),),
     ),
     "robots-screens": Experiment(
         "the five robots in pictures",
@@ -339,7 +321,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         budget=SHORT,
         table=stages.transfer_table,
         figure=stages.transfer_figure,
-        beside=(EARLIER_TARGETS,),
+        beside=(published.EARLIER_TARGETS,),
     ),
     "retraining": stages.Retraining(
         "five robots: a fresh agent with the frozen cost of MCE-ICRL and of ME-ICRL",
@@ -370,7 +352,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         note=stages.CLEAN_NOTE,
     ),
     "tuning": Experiment(
-        "the record of tuning: four trials a method on HalfCheetah and Swimmer",
+        "the record of tuning: four trials per method on HalfCheetah and Swimmer",
         robots(tuning.ROBOTS.groups),
         tuning.ROBOTS.rows,
         seeds=(100,),

@@ -47,7 +47,7 @@ COLUMNS = {
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"expert"/"unconstrained": one record a slip, "methods": {name: records}}; one record a slip and set."""
+    """{"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}."""
 
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "methods": {name: [] for name in METHODS}}
     for slip in SLIPS:

@@ -12,13 +12,11 @@ from typing import Any
 
 from tacit import presets
 from tacit.algorithms import find as algorithm
-from tacit.reproduce.results import Record, Results
+from tacit.reproduce.results import Number, Record, Results
 from tacit.run import Run
 from tacit.sweep import Job, Task
 
 Settings = Mapping[str, Any]
-Number = Callable[[Record], float | None]
-"""A number of a run; None where it has no such number."""
 QUICK: dict[str, Any] = {
     "total_steps": 24_576,
     "bootstrap_steps": 4096,
@@ -127,6 +125,10 @@ class Experiment:
     def label(self, group: str, row: str) -> str:
         return f"{group}: {row}" if row else group
 
+    def groups_of(self, quick: bool) -> list[str]:
+        """The groups that are run."""
+        return [name for name in self.groups if not quick or self.quick_groups is None or name in self.quick_groups]
+
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """One run per seed, group and row. `finished` are the finished runs of the first stage, where there is one."""
         usual = tuple(seeds) == self.seeds and not quick
@@ -134,8 +136,7 @@ class Experiment:
         return [
             self.job(group, name, row, seed, quick)
             for seed in (*seeds, *sorted(more))
-            for group in self.groups
-            if not quick or self.quick_groups is None or group in self.quick_groups
+            for group in self.groups_of(quick)
             for name, row in self.rows.items()
             if not quick or self.quick_rows is None or name in self.quick_rows
             if seed in seeds or seed in row.more_seeds

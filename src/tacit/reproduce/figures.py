@@ -19,10 +19,10 @@ import numpy as np
 
 from tacit.envs.traffic import SIMULATED
 from tacit.plots import COLOURS, INK, SOFT, new_figure, render, style
-from tacit.reproduce.experiment import Experiment, Number
-from tacit.reproduce.records import demonstrated, expert_of, group_of, groups_in, labelled, rows_in, runs_of
-from tacit.reproduce.results import Curves, Record, Results
-from tacit.reproduce.tables import EXPERT, mean_of_agent, number, rows_with_runs
+from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.records import demonstrated, expert_of, group_of, groups_in, labelled, number, rows_in, runs_of
+from tacit.reproduce.results import Curves, Number, Record, Results
+from tacit.reproduce.tables import EXPERT, mean_of_agent, rows_with_runs
 
 METHOD_COLOURS = {"mce": 0, "gacl": 1, "me-icrl": 2, "vicrl": 3, "bc2l": 4, "irl-correction": 5}
 REFERENCE_DASHES = {"ppo": (0, (1, 1.5)), "rcpo": (0, (6, 1.5, 1.5, 1.5)), "bc": (0, (3, 3))}
@@ -145,7 +145,7 @@ def seeds(experiment: Experiment, results: Results, from_zero: bool = False) -> 
     with style():
         groups = list(experiment.groups)
         drawing, panels = training(groups, 2.5 * len(groups), 4.6, fill)
-        handles = {handle.get_label(): handle for axes in panels[0] for handle in axes.get_lines()}
+        handles = handles_of(panels)
         drawing.legend(handles.values(), handles.keys(), loc="lower center", ncols=max(1, len(handles)))
         drawing.tight_layout(rect=(0, 0.06, 1, 1))
         return render(drawing, "png", tight=False)
@@ -174,8 +174,7 @@ def driving(experiment: Experiment, results: Results) -> bytes:
 
     with style():
         drawing, panels = training(list(experiment.groups), 8.4, 5.4, fill)
-        handles = {line.get_label(): line for axes in panels.flat for line in axes.get_lines()}
-        handles = {label: line for label, line in handles.items() if not str(label).startswith("_")}
+        handles = handles_of(panels)
         drawing.legend(handles.values(), handles.keys(), loc="lower center", ncols=4)
         drawing.text(0.995, 0.995, SIMULATED, ha="right", va="top", fontsize=7, color=SOFT)
         lines_of_legend = -(-len(handles) // 4)
@@ -284,12 +283,18 @@ def changes(experiment: Experiment, results: Results) -> bytes:
 # Legend
 
 
-def finish(drawing: Any, panels: Any, results: Results) -> None:
-    """One legend for all panels, and below it what is missing."""
+def handles_of(panels: Any) -> dict[str, Any]:
+    """{label: what is drawn under it} of all panels, for one legend."""
     handles: dict[str, Any] = {}
     for axes in np.ravel(panels):
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    return handles
+
+
+def finish(drawing: Any, panels: Any, results: Results) -> None:
+    """One legend for all panels, and below it what is missing."""
+    handles = handles_of(panels)
     if "demonstrations" in handles:
         handles["demonstrations"] = handles.pop("demonstrations")  # last
     width, height = drawing.get_size_inches()

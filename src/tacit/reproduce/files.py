@@ -42,7 +42,7 @@ from tacit.reproduce.catalogue import EXPERIMENTS, NUMBERED
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row
 from tacit.reproduce.figures import FIGURES
 from tacit.reproduce.tables import TABLES
-from tacit.sweep.file import read_toml, seeds_of
+from tacit.sweep.file import check_keys, read_toml, seeds_of
 
 KEYS = ("name", "description", "seeds", "steps", "table", "figure", "axis", "ours", "budget", "group", "row")
 GROUP_KEYS = ("name", "env", "env_kwargs", "settings", "demos", "value")
@@ -92,7 +92,7 @@ def _from_toml(path: Path) -> tuple[str, Experiment]:
 
 def from_tables(tables: Mapping[str, Any]) -> Experiment:
     """The experiment that a TOML file describes; UserError that names the key."""
-    _check_keys(tables, KEYS)
+    check_keys(tables, KEYS)
     groups = _named(tables, "group", GROUP_KEYS, "env")
     rows = _named(tables, "row", ROW_KEYS, "algo")
     for name, row in rows.items():
@@ -102,7 +102,7 @@ def from_tables(tables: Mapping[str, Any]) -> Experiment:
             raise UserError(f"row {name!r}: {error}") from None
     table, figure = (_choice(tables, key, names) for key, names in (("table", OWN_TABLES), ("figure", OWN_FIGURES)))
     axis = _table(tables, "axis")
-    _check_keys(axis, AXIS_KEYS, "axis")
+    check_keys(axis, AXIS_KEYS, "axis")
     if figure == "values":
         lacking = [name for name, group in groups.items() if not isinstance(group.get("value"), int | float)]
         if lacking:
@@ -123,12 +123,6 @@ def from_tables(tables: Mapping[str, Any]) -> Experiment:
         ours=ours,
         axis=Axis(str(axis.get("label", "")), log=bool(axis.get("log", False))),
     )
-
-
-def _check_keys(table: Mapping[str, Any], keys: tuple[str, ...], where: str = "") -> None:
-    for key in table:
-        if key not in keys:
-            raise UserError(f"{where}{': ' if where else ''}there is no key {key!r}; {did_you_mean(key, keys)}")
 
 
 def _table(tables: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -165,7 +159,7 @@ def _named(tables: Mapping[str, Any], kind: str, keys: tuple[str, ...], needed: 
     named: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{kind} {number}"
-        _check_keys(entry, keys, where)
+        check_keys(entry, keys, where)
         if not isinstance(entry.get(needed), str):
             raise UserError(f"{where}: {needed} is missing, or not a text")
         name = str(entry.get("name", entry[needed].rpartition("/")[2].partition("-v")[0]))

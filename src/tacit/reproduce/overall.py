@@ -12,15 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.reproduce.columns import header, line
-from tacit.reproduce.experiment import Number
-from tacit.reproduce.records import demonstrated, groups_in, rows_in, runs_of
-from tacit.reproduce.results import Record, Results
-from tacit.stats import (
-    Interval,
-    bootstrap_interval,
-    performance_profile_interval,
-    probability_of_improvement_interval,
-)
+from tacit.reproduce.records import demonstrated, groups_in, number, rows_in, runs_of
+from tacit.reproduce.results import Number, Record, Results
+from tacit.stats import Interval, bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
 
 RESAMPLES = 50_000
 
@@ -42,13 +36,9 @@ def _ratio(run: Record) -> float | None:
     return own / earned if own is not None and earned else None
 
 
-def _broken(run: Record) -> float | None:
-    share = run.get("stochastic", {}).get("violation_rate_episode")
-    return None if share is None else 100.0 * share
-
-
+VIOLATING = number("stochastic", "violation_rate_episode", scale=100.0)
 RATIO = Score("terminated return over demonstrations", _ratio, (0.25, 0.5, 0.75, 0.9, 1.0))
-BROKEN = Score("violating episodes, %", _broken, (0.0, 1.0, 5.0, 20.0), less_is_better=True, digits=1)
+BROKEN = Score("violating episodes, %", VIOLATING, (0.0, 1.0, 5.0, 20.0), less_is_better=True, digits=1)
 
 
 def table(

@@ -12,6 +12,7 @@ from tacit.envs.traffic import compact
 from tacit.envs.traffic.recording import FRAME_RATE
 from tacit.plots import new_figure, render, style
 from tacit.plots.grids import grid_map
+from tacit.reproduce.columns import line
 from tacit.reproduce.experiment import Measured
 
 COLUMNS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum", "Gridworld", "HighwayDistance", "HighwayVelocity")
@@ -49,10 +50,8 @@ def _rows() -> dict[str, list[str]]:
 
 
 def _settings_table(results: Results) -> str:
-    lines = ["| | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    return (
-        "\n".join([*lines, *(f"| {label} | {' | '.join(cells)} |" for label, cells in results["rows"].items())]) + "\n"
-    )
+    head = "| | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 1) + "|\n"
+    return head + "".join(line([label, *cells]) + "\n" for label, cells in results["rows"].items())
 
 
 def _settings_figure(results: Results) -> bytes:
@@ -65,10 +64,6 @@ def _settings_figure(results: Results) -> bytes:
         table.auto_set_font_size(False)
         table.set_fontsize(8)
         return render(drawing, "png")
-
-
-def _grid(results: Results) -> bytes:
-    return grid_map(results["rows"], format="png")
 
 
 def _traffic(results: Results) -> bytes:
@@ -102,7 +97,7 @@ GRID = _made_of(
     "the gridworld: start, goal, constrained cells",
     lambda: {"rows": list(make_spec("paper").rows)},
     lambda results: "\n".join(["```text", *results["rows"], "```", ""]),
-    _grid,
+    lambda results: grid_map(results["rows"], format="png"),
 )
 TRAFFIC = _made_of(
     "the highway: a moment of the first simulated recording",

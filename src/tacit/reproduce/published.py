@@ -1,7 +1,7 @@
 """What others report of the same tasks, to stand beside our numbers.
 
-None of it is a target: their demonstrators, simulators and numbers of steps are others (the paper's 4 to 20 million,
-earlier work 1.5 to 8). Sources are named in each cell:
+None of it is a target. Their demonstrators, simulators and numbers of steps differ from ours (the paper's 4 to 20
+million, earlier work 1.5 to 8). Sources are named in each cell:
 
     the paper    MCE-ICRL, mean (± standard error) of 10 seeds, violating steps
     Malik        the first paper on ME-ICRL (2021), 10 seeds, read off its figures (to 3 %), violating steps; "BC" there
@@ -37,8 +37,7 @@ GOALS = {
 BESIDE_ROBOTS = (
     Beside("stochastic policy over our expert", over=EXPERTS),
     Beside(
-        "the paper: reward / violation rate",
-        {name: f"{reward:g} / {rate:g}" for name, (reward, rate) in PAPER.items()},
+        "the paper: reward / violation rate", {name: f"{reward:g} / {rate:g}" for name, (reward, rate) in PAPER.items()}
     ),
     Beside("to reach / aim", GOALS),
 )

@@ -15,8 +15,9 @@ from tacit.demos import expert_policy
 from tacit.envs.gridworld import GridworldSpec
 from tacit.envs.options import exact_model
 from tacit.evaluate import cost_quality, evaluate_exact, excess_over_expert, reachable_states
+from tacit.metrics import ENDS
 from tacit.policy import Policy
-from tacit.reproduce.results import AGENTS, Agent, Curves, Evaluation, Record, Results
+from tacit.reproduce.results import AGENTS, Agent, Curves, Evaluation, Number, Record, Results
 from tacit.run import Run
 from tacit.sweep import Job
 
@@ -24,7 +25,6 @@ LEARNED = {"stochastic": "learned", "deterministic": "learned, deterministic"}
 """Names of the agents in summary.json; an expert's are those of the agents themselves."""
 METRICS: tuple[str, ...] = ("return", "terminated_return", "feasible_return", "violation_rate_step")
 METRICS += ("violation_rate_episode", "violation_rate_terminated", "initial_violation_rate")
-ENDS = ("goal_rate", "collision_rate", "off_road_rate", "time_out_rate")
 DRIVING: tuple[str, ...] = ("return", "terminated_return", *ENDS, "violation_rate_step", "violation_rate_episode")
 DRIVING += ("violation_rate_legal_start", "initial_violation_rate")
 CURVES: dict[str, tuple[str, ...]] = {
@@ -184,6 +184,18 @@ COLLECT: dict[str, Callable[[Job, Run], Record]] = {
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading records
+
+
+def number(*path: str, scale: float = 1.0) -> Number:
+    """What a record has at the end of this path; None where it ends before."""
+
+    def of(run: Record) -> float | None:
+        value: Any = run
+        for key in path:
+            value = (value or {}).get(key)
+        return None if value is None else scale * float(value)
+
+    return of
 
 
 def agent_of(run: Record, agent: Agent) -> Evaluation:

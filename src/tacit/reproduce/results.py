@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import lzma
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from tacit.errors import UserError
 from tacit.run import disk, storage
+from tacit.run.summary import Threshold
 from tacit.sweep.time import RunRecord
 
 SCHEMA = 2
@@ -35,14 +36,6 @@ Evaluation = dict[str, float]
 """Metrics of an agent: "return", "violation_rate_step" and more, see `records.METRICS`."""
 Curves = dict[str, list[float]]
 """{"steps": ..., "return": ..., "violations": ...}, equally long."""
-
-
-class Wall(TypedDict, total=False):
-    """The boundary that a run found on the feature of the true constraint."""
-
-    truth: str
-    found: str | None
-    error: float | None
 
 
 class Record(RunRecord, total=False):
@@ -66,7 +59,7 @@ class Record(RunRecord, total=False):
     cost_quality: dict[str, float | None] | None
     detection: dict[str, Any] | None
     """How well cost and map detect violations, see `tacit.cost.quality`."""
-    threshold: Wall | None
+    threshold: Threshold | None
     resets: int | None
     source: dict[str, Any] | None
     """Where a frozen cost comes from, and how it is charged."""
@@ -79,6 +72,10 @@ class Record(RunRecord, total=False):
     maps: dict[str, list[float] | None]
     strip: dict[str, Any]
     """Pictures of an episode."""
+
+
+Number = Callable[[Record], float | None]
+"""A number of a run; None where it has no such number."""
 
 
 class Missing(TypedDict):

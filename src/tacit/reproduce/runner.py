@@ -12,7 +12,6 @@ from tacit.algorithms import find as algorithm
 from tacit.errors import RunFailed, UserError
 from tacit.launch import planning
 from tacit.log import say
-from tacit.machine import usable_cpus
 from tacit.reproduce import results as results_file
 from tacit.reproduce.catalogue import EXPERIMENTS
 from tacit.reproduce.experiment import Experiment, Measured, Staged
@@ -21,8 +20,9 @@ from tacit.reproduce.records import COLLECT
 from tacit.reproduce.results import READABLE, Missing, Record, Results
 from tacit.reproduce.tables import TABLES
 from tacit.run import Run
+from tacit.run.machine import usable_cpus
 from tacit.sweep import Job, Task, prepare, run_tasks
-from tacit.sweep.ray import knock
+from tacit.sweep.ray import check_address
 from tacit.sweep.time import Pace, forecast, record_of, settings_of
 
 NOWHERE = Path("(not there)")
@@ -105,7 +105,7 @@ def _task(job: Job, runs: str) -> Task:
     """Prepared, or postponed with the reason."""
     needed = [job.demos, job.settings["cost"] if job.algo == "retrain" else None]
     if not all(os.path.exists(file) for file in needed if file is not None):
-        return _postponed(job, "what it learns from is not there")
+        return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
     except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
@@ -146,10 +146,10 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
         except UserError as error:
             if other == name:
                 raise
-            say(f"nothing is taken over from there: {error}")
+            say(f"earlier results are ignored: {error}")
             continue
         if not isinstance(results, dict) or results.get("schema") not in READABLE:
-            say(f"nothing is taken over from {file}, which was written by another version of Tacit")
+            say(f"{file} is ignored: it was written by another version of Tacit")
             continue
         try:
             for record in results.get("runs", []):
@@ -158,7 +158,7 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
                 if other == name:
                     kept[record["label"], record["seed"]] = record
         except (KeyError, TypeError, AttributeError) as error:
-            say(f"nothing is taken over from {file}, which is damaged or of another version: {message_of(error)}")
+            say(f"{file} is ignored: it is damaged or of another version: {message_of(error)}")
     return kept
 
 
@@ -213,7 +213,7 @@ class Runner:
 
     def __init__(self, experiment: Experiment, options: Options, kept: Kept) -> None:
         if options.ray is not None:
-            knock(options.ray)
+            check_address(options.ray)
         self.experiment, self.options, self.kept = experiment, options, kept
         self._spared = kept if options.keep else {}
         self.before, self.tasks = self._plan(words=options.only)
@@ -254,7 +254,7 @@ class Runner:
             todo = [task for task in self._to_do() if can_run(task) and task.path not in tried]
             run_tasks(todo, workers=workers, ray=ray)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from here") from None
+            raise KeyboardInterrupt("the same command continues from here") from None
 
     def results(self) -> Results:
         """The numbers of all finished runs and what is missing; RunFailed where no run is finished."""

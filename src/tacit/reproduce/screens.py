@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.errors import UserError
 from tacit.plots import new_figure, render, style
-from tacit.plots.video import filmstrip
+from tacit.plots.video import filmstrip, jpeg
 from tacit.policy import Policy
 from tacit.reproduce import records
 from tacit.reproduce.columns import header
@@ -30,20 +30,12 @@ QUALITY = 85
 
 def collect(job: Job, run: Run) -> Record:
     """The numbers of the run, and pictures of one episode."""
-    from PIL import Image
-
     policy = Policy.from_arrays(*run.load_model("policy"))
     try:
         strip = filmstrip(run.config["env"], run.config["env_kwargs"], policy, seed=job.seed, pictures=PICTURES)
     except (OSError, RuntimeError, ImportError, AttributeError) as error:  # whatever graphics libraries raise
         raise UserError(f"no pictures: {error}") from None
-    files = []
-    for picture in strip.pictures:
-        image = Image.fromarray(picture)
-        image.thumbnail((SIDE, SIDE))
-        buffer = io.BytesIO()
-        image.save(buffer, format="JPEG", quality=QUALITY)
-        files.append(base64.b64encode(buffer.getvalue()).decode())
+    files = [jpeg(picture, SIDE, QUALITY) for picture in strip.pictures]
     broken = 0 if strip.costs is None else int((np.array(strip.costs) > 0).sum())
     episode = {"steps": list(strip.steps), "seconds": strip.seconds, "return": strip.total, "violating": broken}
     return {**records.collect(job, run), "strip": {**episode, "jpeg": files}}

@@ -69,13 +69,13 @@ def noise_groups() -> dict[str, Group]:
 class Noise(Staged):
     """Experts in the noise, then methods that learn from them. The first row is the experts'."""
 
-    def _names(self, quick: bool) -> list[str]:
+    def groups_of(self, quick: bool) -> list[str]:
         """The largest noise first: whether its expert finds legal episodes at all is the first thing to know."""
-        return [name for name in reversed([*self.groups]) if not quick or name in (self.quick_groups or ())]
+        return super().groups_of(quick)[::-1]
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
         """An expert for each noise."""
-        return [self.job(name, EXPERT, self.rows[EXPERT], self.seeds[0], quick) for name in self._names(quick)]
+        return [self.job(name, EXPERT, self.rows[EXPERT], self.seeds[0], quick) for name in self.groups_of(quick)]
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """The experts, and one run per seed, method and noise."""
@@ -83,7 +83,7 @@ class Noise(Staged):
         jobs = self.first(seeds, quick) if self.seeds[0] in seeds else []
         for seed in seeds:
             for name, row in self.rows.items():
-                for group in self._names(quick) if name != EXPERT else ():
+                for group in self.groups_of(quick) if name != EXPERT else ():
                     world = replace(self.groups[group], demos=files.get(group, EXPERT_LATER))
                     rates = shortened(row.algo, world.env) if name in METHODS else {}
                     settings = {**rates, **row.settings, **(NOISY.get(name, {}) if world.env_kwargs else {})}
@@ -153,16 +153,13 @@ class Transfer(FrozenCost):
 class Retraining(FrozenCost):
     """Costs of `robots`, followed by fresh agents on the same robot."""
 
-    def _names(self, quick: bool) -> list[str]:
-        return [name for name in self.groups if not quick or name in (self.quick_groups or ())]
-
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
         """Runs of `robots`, whose costs are tested."""
         learned = [name for name in self.rows if name not in REFERENCES and not name.endswith(BUDGET)]
         return [
             self.job(group, algo, Row(algo), seed, quick)
             for seed in seeds
-            for group in self._names(quick)
+            for group in self.groups_of(quick)
             for algo in learned
         ]
 
@@ -173,7 +170,7 @@ class Retraining(FrozenCost):
             if name in REFERENCES
             else self.fresh(group, name, finished, group, seed, quick)
             for seed in seeds
-            for group in self._names(quick)
+            for group in self.groups_of(quick)
             for name in self.rows
         ]
 
@@ -256,9 +253,8 @@ class ViolatingDemonstrations(Staged):
         violators = by_robot(finished, quick)
         jobs = []
         for seed in seeds:
-            for name, group in self.groups.items():
-                if quick and name not in (self.quick_groups or ()):
-                    continue
+            for name in self.groups_of(quick):
+                group = self.groups[name]
                 share, there = (group.value or 0.0) / 100, violators.get(robot_of(name))
                 file = None if not share else str(mixed_file(there, share)) if there else MIXED_LATER
                 for row_name, row in self.rows.items():

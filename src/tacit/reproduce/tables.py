@@ -10,12 +10,12 @@ experts       a row per robot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
-from tacit.reproduce import overall
+from tacit.metrics import ENDS
+from tacit.reproduce import gridworld, overall
 from tacit.reproduce.columns import (
     COUNT,
     EPISODES,
@@ -31,7 +31,6 @@ from tacit.reproduce.columns import (
     Runs,
     agents_table,
     charges_nothing,
-    error,
     header,
     iqm_cell,
     line,
@@ -39,9 +38,19 @@ from tacit.reproduce.columns import (
     percent_cell,
     seeds_cell,
 )
-from tacit.reproduce.experiment import Beside, Experiment, Number
-from tacit.reproduce.records import ENDS, agent_of, expert_of, groups_in, labelled, rows_in, runs_of, steps_made, wanted
-from tacit.reproduce.results import AGENTS, Agent, Record, Results
+from tacit.reproduce.experiment import Beside, Experiment
+from tacit.reproduce.records import (
+    agent_of,
+    expert_of,
+    groups_in,
+    labelled,
+    number,
+    rows_in,
+    runs_of,
+    steps_made,
+    wanted,
+)
+from tacit.reproduce.results import AGENTS, Agent, Number, Results
 
 # ---------------------------------------------------------------------------------------------------------------------
 # comparison
@@ -85,6 +94,7 @@ NOTE = (
     "boundaries of mce, which its map draws. Held out are demonstrations that a run did not learn from; where it "
     "learned from all there are, none can be rejected wrongly (-)."
 )
+ERROR = number("threshold", "error")
 WITHOUT_COST = ("ppo, cloned",)
 """Rows whose cost network is not used."""
 
@@ -125,28 +135,25 @@ def _costs(results: Results, group: str, rows: Sequence[str]) -> str:
     return "\n".join([f"**{group}, costs**", "", *header(COST_HEAD), *lines]) if lines else ""
 
 
-def _detection(run: Record) -> dict[str, Any]:
-    return run.get("detection") or {}
-
-
 def _boundaries(runs: Runs) -> str:
-    return ", ".join(str((run.get("threshold") or {}).get("found") or "none") for run in runs)
+    walls = [run.get("threshold") for run in runs]
+    return ", ".join(str(wall["found"] or "none") if wall else "none" for wall in walls)
+
+
+def _numbers(runs: Runs, of: Number) -> list[float]:
+    return [value for value in map(of, runs) if value is not None]
 
 
 def _cost_cells(runs: Runs) -> list[str]:
-    costs = [_detection(run)["cost"] for run in runs]
-
     def mean(states: str, key: str, percent: bool = False) -> str:
-        values = [cost["on"].get(states, {}).get(key) for cost in costs]
-        values = [value for value in values if value is not None]
+        values = _numbers(runs, number("detection", "cost", "on", states, key))
         if not values:
             return "-"
         few = f" ({len(values)} of {len(runs)} seeds)" if len(values) < len(runs) else ""
         return (f"{100 * np.mean(values):.1f} %" if percent else f"{np.mean(values):.3f}") + few
 
-    errors = [wall["error"] for run in runs if (wall := run.get("threshold")) and wall.get("error") is not None]
-    held = [cost.get("rejected", {}).get("trajectories") for cost in costs]
-    lost = [entry["value"] for entry in held if entry is not None]
+    errors = _numbers(runs, ERROR)
+    lost = _numbers(runs, number("detection", "cost", "rejected", "trajectories", "value"))
     return [
         mean("tried", "auroc"),
         mean("tried", "auroc_outside"),
@@ -156,9 +163,7 @@ def _cost_cells(runs: Runs) -> list[str]:
         " / ".join(mean(states, "iou") for states in STATES),
         mean("nominal", "false_alarms", percent=True),
         _boundaries(runs) if any(run.get("threshold") for run in runs) else "-",
-        f"{np.mean([value for value in errors if value is not None]):.3g} ({len(errors)} of {len(runs)} seeds)"
-        if errors
-        else "-",
+        f"{np.mean(errors):.3g} ({len(errors)} of {len(runs)} seeds)" if errors else "-",
         f"{100 * np.mean(lost):.1f} %" if lost else "-",
     ]
 
@@ -236,10 +241,10 @@ def _map_cells(runs: Runs) -> list[str]:
     if not runs:
         return ["-"] * (len(MAP_HEAD) - 1)
 
-    def on(kinds: Sequence[str], states: str, key: str) -> list[float | None]:
-        """The first of map and cost that a run has."""
-        parts: list[dict[str, Any]] = [next(filter(None, map(_detection(run).get, kinds)), {"on": {}}) for run in runs]
-        return [part["on"].get(states, {}).get(key) for part in parts]
+    def on(states: str, key: str) -> list[float | None]:
+        """Of the map, or of the cost where a run has no map."""
+        kinds = ["map" if (run.get("detection") or {}).get("map") else "cost" for run in runs]
+        return [number("detection", kind, "on", states, key)(run) for kind, run in zip(kinds, runs, strict=True)]
 
     timed = [(run, seconds) for run in runs if (seconds := run["seconds"])]  # an interrupted run has no time
     speeds = [(steps_made(run) or 0) / seconds for run, seconds in timed]
@@ -249,119 +254,17 @@ def _map_cells(runs: Runs) -> list[str]:
         if (phases := run.get("phases"))
     ]
     return [
-        spread(on(("map", "cost"), "tried", "auroc")),
-        spread(on(("map", "cost"), "tried", "auroc_outside")),
-        spread(on(("map", "cost"), "perturbed", "auroc")),
-        spread(on(("cost",), "tried", "auroc")),
+        spread(on("tried", "auroc")),
+        spread(on("tried", "auroc_outside")),
+        spread(on("perturbed", "auroc")),
+        spread([*map(number("detection", "cost", "on", "tried", "auroc"), runs)]),
         _boundaries(runs),
-        spread([(run["threshold"] or {}).get("error") for run in runs]),
+        spread([*map(ERROR, runs)]),
         ", ".join(str(run["resets"]) for run in runs),
         minutes(runs),
         f"{np.mean(speeds):,.0f}" if speeds else "-",
         f"{np.mean(learning):,.0f}" if learning else "-",
     ]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# grid
-
-
-def number(*path: str, scale: float = 1.0) -> Number:
-    """What a record has at the end of this path; None where it ends before."""
-
-    def of(run: Record) -> float | None:
-        value: Any = run
-        for key in path:
-            value = (value or {}).get(key)
-        return None if value is None else scale * float(value)
-
-    return of
-
-
-def beyond_the_expert(run: Record) -> float | None:
-    earned, expert = run["exact"].get("return"), (run.get("expert") or {}).get("return")
-    return None if earned is None or expert is None else earned - expert
-
-
-ON = ("detection", "cost", "on")
-VIOLATING = number("exact", "violation_rate_step", scale=100.0)
-GRID: dict[str, Number] = {
-    "return": number("exact", "return"),
-    "violating steps, %": VIOLATING,
-    "violating episodes, %": number("exact", "violation_rate_episode", scale=100.0),
-    "violations beyond the expert's (discounted visits)": number("exact", "excess_violation_occupancy"),
-    "terminated return, sampled (no start violates: the feasible return is the same)": number(
-        "stochastic", "terminated_return"
-    ),
-    "violating steps, stopped at the first, sampled, %": number("stochastic", "violation_rate_terminated", scale=100.0),
-    "deterministic policy: return, sampled": number("deterministic", "return"),
-    "deterministic policy: violating steps, sampled, %": number("deterministic", "violation_rate_step", scale=100.0),
-    "AUROC of the cost, all cells alike": number("exact", "auroc"),
-    "AUROC on nominal states": number(*ON, "nominal", "auroc"),
-    "AUROC on everything tried": number(*ON, "tried", "auroc"),
-    "AUPRC of the cost, all cells alike": number("exact", "auprc"),
-    "best IoU of the cost, all cells alike": number("exact", "best_iou"),
-    "IoU at the learned threshold, all cells alike": number(*ON, "uniform", "iou"),
-    "KL to the soft-optimal policy for the same cost, nats a step": number("exact", "kl_per_step"),
-}
-GRID_EXPERT = {
-    "return": number("expert", "return"),
-    "violating steps, %": number("expert", "violation_rate_step", scale=100.0),
-    "violating episodes, %": number("expert", "violation_rate_episode", scale=100.0),
-}
-GRID_SCORES = (
-    overall.Score("violating steps, %", VIOLATING, (1.0, 2.0, 5.0, 10.0, 20.0), less_is_better=True),
-    overall.Score("return less the expert's", beyond_the_expert, (-2.0, -1.0, 0.0, 1.0, 2.0)),
-)
-"""All stochasticities together."""
-GRID_NOTE = (
-    "Mean ± standard error over {} seeds (fewer where n says so). Computed from the policies where it does not "
-    "say sampled (100 episodes); what no run of a row has is left out. AUROC on everything that its own learner tried "
-    "is not the same question for every method. A higher return than the expert's is no merit: the way through the "
-    "wall is shorter."
-)
-
-
-def grid(experiment: Experiment, results: Results) -> str:
-    """One table per number: rows are methods, columns are groups; mean ± standard error over seeds."""
-    groups, rows = groups_in(results, list(experiment.groups)), rows_in(results, list(experiment.rows))
-    most = max((len(runs_of(results, group, row)) for group in groups for row in rows), default=0)
-    head = header(["", *groups])
-    head[0] = head[0].replace("|  |", "| |", 1)
-    parts = []
-    for title, of in GRID.items():
-        lines = []
-        for row in rows:
-            cells = [_grid_cell(runs_of(results, group, row), of, most) for group in groups]
-            if title in GRID_EXPERT or any(cell != "-" for cell in cells):
-                lines.append(line([row, *cells]))
-        if lines:
-            parts.append("\n".join([f"**{title}**", "", *head, *_grid_expert(results, groups, title), *lines]))
-    every_seed = [line([row, *(_each_seed(runs_of(results, group, row)) for group in groups)]) for row in rows]
-    parts.append("\n".join(["**violating steps of each seed, %**", "", *head, *every_seed]))
-    together = overall.table(results, groups, rows, experiment.ours, GRID_SCORES)
-    return "\n\n".join([*parts, together + GRID_NOTE.format(most)]) + "\n"
-
-
-def _grid_expert(results: Results, groups: Sequence[str], title: str) -> list[str]:
-    """The expert's line, where there is one to compare with."""
-    if title not in GRID_EXPERT:
-        return []
-    values = [GRID_EXPERT[title]({"expert": expert_of(results, group)}) for group in groups]
-    return [line(["expert", *("-" if value is None else f"{value:.3f}" for value in values)])]
-
-
-def _each_seed(runs: Runs) -> str:
-    return ", ".join("-" if value is None else f"{value:.1f}" for value in map(VIOLATING, runs)) or "-"
-
-
-def _grid_cell(runs: Runs, of: Number, most: int) -> str:
-    """Mean ± standard error, with the number of seeds where it is not `most`."""
-    values = np.array([value for value in map(of, runs) if value is not None])
-    if not len(values):
-        return "-"
-    few = f" n={len(values)}" if len(values) < most else ""
-    return f"{values.mean():.3f}" + (f" ± {error(values):.3f}" if len(values) > 1 else "") + few
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -427,10 +330,11 @@ def driving(experiment: Experiment, results: Results) -> str:
             lines = [(row, f"{task}: {row}", runs_of(results, task, row)) for row in rows]
             parts.append(agents_table(f"{task}, {agent} policy", columns, lines, agent))
     judged: list[str] = []
-    for label in (f"{task}: {row}" for task in experiment.groups for row in rows):
+    for label in (experiment.label(task, row) for task in experiment.groups for row in rows):
         runs = [run for run in labelled(results, label) if run.get("cost_quality")]
         if runs:
-            judged.append(line([label, _quality(runs, "auroc"), _quality(runs, "auroc_cost"), _boundaries(runs)]))
+            quality = [spread(_numbers(runs, number("cost_quality", key))) for key in ("auroc", "auroc_cost")]
+            judged.append(line([label, *quality, _boundaries(runs)]))
     if judged:
         head = ["| | AUROC of the map | AUROC of the driving cost | boundary (each seed) |", "|---|---|---|---|"]
         parts.append("\n".join(["**cost and map**", "", *head, *judged]))
@@ -441,10 +345,6 @@ def driving(experiment: Experiment, results: Results) -> str:
         "Violating starts break the rule before anybody has acted and are not part of the other rates."
     )
     return "\n\n".join(parts) + "\n"
-
-
-def _quality(runs: Runs, key: str) -> str:
-    return spread([value for run in runs if (value := (run["cost_quality"] or {}).get(key)) is not None])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -473,7 +373,7 @@ def experts(experiment: Experiment, results: Results) -> str:
 TABLES: Mapping[str, Callable[[Experiment, Results], str]] = {
     "comparison": comparison,
     "seeds": seeds,
-    "grid": grid,
+    "grid": gridworld.table,
     "driving": driving,
     "experts": experts,
 }

@@ -1,4 +1,4 @@
-"""The record of tuning: four trials a method, with seeds that no evaluation uses, on robots and in the gridworld.
+"""The record of tuning: four trials per method, with seeds that no evaluation uses, on robots and in the gridworld.
 
 Trial 1 is the preset `reference` as it was; each of the others changes what matters most in that method. A trial is
 chosen without looking at the true constraint, by the only thing that a user has as well: what demonstrators earn. Who

@@ -20,6 +20,7 @@ pipes, devices, sockets and folders are refused.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import secrets
 import shutil
@@ -355,8 +356,4 @@ def listed(folder: AnyPath, pattern: str) -> list[Path]:
 def drafts(folder: AnyPath) -> list[Path]:
     """What killed writers left below a folder; links are not followed."""
     below = os.walk(folder, followlinks=False)
-    return [Path(up) / name for up, _, names in below for name in names if _is_draft(name)]
-
-
-def _is_draft(name: str) -> bool:
-    return name.startswith(".") and name.endswith(TMP_SUFFIX)
+    return [Path(up) / name for up, _, names in below for name in fnmatch.filter(names, f".*{TMP_SUFFIX}")]

@@ -3,7 +3,7 @@
     runs/mce-exact-gridworld-s0-3fa1b2c4/
       config.json       algorithm, environment, seed and every setting, resolved; the folder's name is made from it
       provenance.json   versions, commit, processor, threads, command line, times (UTC)
-      metrics.jsonl     one line an outer iteration       eval.jsonl   one line an evaluation
+      metrics.jsonl     one line per outer iteration      eval.jsonl   one line per evaluation
       demos.npz         a copy of the demonstrations
       checkpoints/      step-00000010.safetensors, the newest two
       model/            policy.safetensors, cost.safetensors; policy.json, cost.json are their cards for human readers
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -36,6 +34,7 @@ import numpy as np
 from tacit.errors import DISTRIBUTION, UserError
 from tacit.run import disk, storage
 from tacit.run.lock import RunInUse, acquire, in_use, release
+from tacit.run.machine import processor_name
 from tacit.run.naming import UNCHANGED, History, identity, run_name
 
 if TYPE_CHECKING:
@@ -168,13 +167,11 @@ class Run:
             if not self.done:
                 self._go_back_to_checkpoint()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._lock is not None:
             release(self.path / ".lock", self._lock)
             self._lock = None
@@ -320,7 +317,7 @@ class Run:
         storage.atomic_write_text(self.path / "DONE", finished + "\n")
 
     def _provenance(self) -> dict[str, Any]:
-        """What was recorded at the start; losing it is a pity, not a reason to lose the run."""
+        """What was recorded at the start; {} with a warning if it is lost, because the run is worth more."""
         try:
             return dict(self.read("provenance.json"))
         except (UserError, TypeError, ValueError) as error:
@@ -362,7 +359,7 @@ def provenance(command: str | None = None) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **versions(_VERSIONED)},
         "commit": _commit(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": processor_name(),
         "cpu_count": os.cpu_count(),
         "threads": {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ},
         "command": command if command is not None else shlex.join(sys.argv),
@@ -392,14 +389,6 @@ def _commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _cpu() -> str:
-    try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def _now() -> str:

@@ -43,7 +43,7 @@ def acquire(path: Path) -> BinaryIO:
             raise UserError(f"cannot write into the run folder {path.parent}: {error.strerror}") from None
         if os.fstat(file.fileno()).st_nlink > 1:  # what it says of its owner would be written there, too
             file.close()
-            raise UserError(f"{path} has a second name elsewhere: remove it, no process holds a lock in this way")
+            raise UserError(f"{path} is also the name of another file (a hard link), which a lock never is: remove it")
         try:
             _lock_file(file)
         except BlockingIOError:
@@ -53,7 +53,7 @@ def acquire(path: Path) -> BinaryIO:
             raise RunInUse(f"{path.parent} is in use by {owner}; wait for it to end or stop it first") from None
         except OSError as error:
             warnings.warn(
-                f"this file system has no locks ({error.strerror}); start only one process a run", stacklevel=3
+                f"this file system has no locks ({error.strerror}); start only one process per run", stacklevel=3
             )
         # The former owner removes the file as it leaves: make sure that the one locked is the one that others will see.
         try:

@@ -1,7 +1,7 @@
 """Curves elsewhere: TensorBoard and Weights & Biases, as observers of `Run.log` and `Run.log_eval`.
 
     with observed(run, ["tensorboard", "wandb"]):
-        ...                                       every algorithm logs as ever
+        ...                                       every algorithm logs as always
 
 What a run writes into its own folder is the record; a sink is a copy for looking at. So it must neither break the run
 nor hold it up: records go through a queue to a thread of the sink's own, and whatever goes wrong there becomes one
@@ -118,7 +118,10 @@ class _Sink:
             self._told = True
             what = self._failure
             reason = what if isinstance(what, str) else f"{type(what).__name__}: {' '.join(str(what).split())}"
-            warnings.warn(f"{self.name} gets nothing more of {self._run.name}, which goes on: {reason}", stacklevel=3)
+            warnings.warn(
+                f"nothing more of {self._run.name} is logged to {self.name}, and the run goes on: {reason}",
+                stacklevel=3,
+            )
 
     def _work(self) -> None:
         writer: Writer | None = None

@@ -16,58 +16,28 @@ import math
 import os
 import struct
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from tacit.errors import UserError
 from tacit.run import disk
-from tacit.run.disk import TMP_SUFFIX
-
-__all__ = [
-    "TMP_SUFFIX",
-    "append_jsonl",
-    "atomic_open",
-    "atomic_write_bytes",
-    "atomic_write_text",
-    "count_jsonl",
-    "from_json",
-    "load_arrays",
-    "may_unpack",
-    "read_bytes",
-    "read_json",
-    "read_jsonl",
-    "save_arrays",
-    "sha256_of_arrays",
-    "sha256_of_bytes",
-    "sha256_of_file",
-    "sync",
-    "to_json",
-    "truncate_jsonl",
-    "write_json",
-]
+from tacit.run.disk import TMP_SUFFIX as TMP_SUFFIX
+from tacit.run.disk import AnyPath, read_bytes
+from tacit.run.disk import writing as atomic_open
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 MAX_JSON_BYTES = 1 << 28
 """Largest JSON file that is read."""
 
 
-def atomic_open(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
-    """Open `path` for binary writing: it appears, complete, when the block ends, and is left alone if the block raises.
-
-    Missing parent folders are made.
-    """
-    return disk.writing(path)
-
-
-def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+def atomic_write_bytes(path: AnyPath, data: bytes) -> None:
     """Replace `path` by `data`, whole or not at all."""
     with atomic_open(path) as file:
         file.write(data)
 
 
-def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
+def atomic_write_text(path: AnyPath, text: str) -> None:
     """Replace `path` by `text` in UTF-8, whole or not at all."""
     atomic_write_bytes(path, text.encode("utf-8"))
 
@@ -110,23 +80,18 @@ def _restore(obj: Any) -> Any:
     return obj
 
 
-def write_json(path: str | os.PathLike[str], obj: object) -> None:
+def write_json(path: AnyPath, obj: object) -> None:
     """Write `obj` as indented JSON, atomically. See the module's docstring for non-finite numbers."""
     atomic_write_text(path, to_json(obj, indent=2) + "\n")
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: AnyPath) -> Any:
     """Read a JSON file; UserError naming the file when it is missing, unreadable or damaged."""
     data = read_bytes(path, max_bytes=MAX_JSON_BYTES)
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON (truncated or damaged?): {error}") from None
-
-
-def read_bytes(path: str | os.PathLike[str], *, max_bytes: int = disk.MAX_BYTES) -> bytes:
-    """The bytes of a file; UserError naming it when it is missing, unreadable, too large or no regular file."""
-    return disk.read_bytes(path, max_bytes=max_bytes)
 
 
 FREE_BYTES = 1 << 25
@@ -144,9 +109,7 @@ def may_unpack(size: int, limit: int) -> int:
 # Arrays
 
 
-def save_arrays(
-    path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
-) -> None:
+def save_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> None:
     """Write named arrays and JSON metadata as one safetensors file, atomically; equal input gives equal bytes.
 
     The header has one metadata key, "tacit": JSON of {"metadata": ..., "sha256": hash of arrays and metadata}, one key
@@ -165,7 +128,7 @@ def save_arrays(
     atomic_write_bytes(path, save(tidy, {"tacit": to_json(header, sort_keys=True)}))
 
 
-def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_arrays` wrote: (arrays, metadata). UserError when the file is missing, truncated or altered.
 
     A safetensors file from elsewhere loads too, with empty metadata and no check of the content.
@@ -200,7 +163,7 @@ def sha256_of_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def sha256_of_file(path: str | os.PathLike[str]) -> str:
+def sha256_of_file(path: AnyPath) -> str:
     """Hexadecimal SHA-256 of a file's bytes."""
     return sha256_of_bytes(read_bytes(path))
 
@@ -221,13 +184,14 @@ def sha256_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 # JSON lines
 
 
-def append_jsonl(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
     """Add one line. What a killed writer left of an unfinished line is cut off first, so lines never run together."""
     line = (to_json(record) + "\n").encode("utf-8")
     try:
         with disk.appending(path) as file:
             size = file.seek(0, os.SEEK_END)
-            if size and _byte_at(file, size - 1) != b"\n":
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
                 file.seek(0)
                 file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
@@ -236,12 +200,7 @@ def append_jsonl(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
         raise
 
 
-def _byte_at(file: BinaryIO, offset: int) -> bytes:
-    file.seek(offset)
-    return file.read(1)
-
-
-def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def read_jsonl(path: AnyPath) -> list[dict[str, Any]]:
     """The records of a JSON-lines file, [] when there is none; a torn last line is ignored, a damaged one an error."""
     records = []
     for number, line in enumerate(_complete_lines(path), start=1):
@@ -255,19 +214,19 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return records
 
 
-def count_jsonl(path: str | os.PathLike[str]) -> int:
+def count_jsonl(path: AnyPath) -> int:
     """Number of complete lines, 0 when there is no file."""
     return len(_complete_lines(path))
 
 
-def sync(path: str | os.PathLike[str]) -> None:
-    """Have the operating system put a file, if there is one, on the disk now."""
+def sync(path: AnyPath) -> None:
+    """Flush a file to the disk now, if there is one."""
     if disk.exists(path):
         with disk.opened_in_place(path, make=False) as file:
             os.fsync(file.fileno())
 
 
-def truncate_jsonl(path: str | os.PathLike[str], lines: int) -> None:
+def truncate_jsonl(path: AnyPath, lines: int) -> None:
     """Keep the first `lines` complete lines, atomically; UserError when there are fewer."""
     complete = _complete_lines(path)
     if len(complete) < lines:
@@ -277,7 +236,7 @@ def truncate_jsonl(path: str | os.PathLike[str], lines: int) -> None:
         atomic_write_bytes(path, kept)
 
 
-def _complete_lines(path: str | os.PathLike[str]) -> list[bytes]:
+def _complete_lines(path: AnyPath) -> list[bytes]:
     if not disk.exists(path):
         return []
     return read_bytes(path).split(b"\n")[:-1]

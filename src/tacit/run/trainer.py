@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
 from tacit.log import logger
-from tacit.run.progress import live
+from tacit.run.terminal import live
 
 if TYPE_CHECKING:
     from tacit.run.folder import Run

@@ -52,13 +52,13 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     data = storage.read_bytes(path, max_bytes=MOST_BYTES)
     try:
         text = data.decode("utf-8")
-        _check_keys(text)
+        _check_lengths(text)
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits
         raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
-def _check_keys(text: str) -> None:
+def _check_lengths(text: str) -> None:
     """ValueError for a key of very many parts (a.a.a...), on which Python's parser takes minutes."""
     for number, line in enumerate(text.split("\n"), start=1):
         pieces = line.split("=")[:-1]  # what stands before an equals sign ends in a key
@@ -68,11 +68,16 @@ def _check_keys(text: str) -> None:
             raise ValueError(f"line {number} has a key of more than {MOST_DOTS} parts")
 
 
+def check_keys(table: Mapping[str, Any], keys: tuple[str, ...], where: str = "") -> None:
+    """UserError for a key of a table that is none of these."""
+    for key in table:
+        if key not in keys:
+            raise UserError(f"{where}{': ' if where else ''}there is no key {key!r}; {did_you_mean(key, keys)}")
+
+
 def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
     """The jobs that a sweep file's content stands for."""
-    for key in tables:
-        if key not in KEYS:
-            raise UserError(f"there is no key {key!r}; {did_you_mean(key, KEYS)}")
+    check_keys(tables, KEYS)
     for key in ("algo", "env"):
         if key not in tables:
             raise UserError(f"{key} is missing")

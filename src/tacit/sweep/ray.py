@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Iterable
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any
 
 from tacit.errors import UserError, install_command
@@ -26,7 +25,7 @@ class RayCrew:
     """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, or HOST:PORT."""
 
     def __init__(self, address: str, workers: int | None) -> None:
-        knock(address)
+        check_address(address)
         import ray
 
         self._ray, self._workers = ray, workers
@@ -40,16 +39,14 @@ class RayCrew:
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UserError(f"there is no Ray cluster at {address}: {_first_line(error)}") from None
-        # One processor each; the run folder knows where to go on, so that Ray need not try again by itself.
+        # One processor each; the run folder knows where to go on, so Ray need not try again.
         self._work = ray.remote(num_cpus=1, max_retries=0)(work_in)
 
     def __enter__(self) -> RayCrew:
         self._running: set[Any] = set()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for handle in self._running:
             self._ray.cancel(handle, force=True)
         self._ray.shutdown()
@@ -85,8 +82,8 @@ def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) 
     return work(algo, env, out, wanted)
 
 
-def knock(address: str) -> None:
-    """UserError within seconds where Ray is not installed or nobody listens; Ray itself would try for long."""
+def check_address(address: str) -> None:
+    """UserError within seconds if Ray is not installed or nothing listens there; Ray itself would keep trying."""
     if find_spec("ray") is None:
         raise UserError(f"--ray needs Ray, which is not installed: {install_command('ray')}")
     parts = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)

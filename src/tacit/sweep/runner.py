@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic as clock
 from time import sleep
-from types import TracebackType
 from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
 from tacit.launch import place, planning, resolve
 from tacit.log import say
-from tacit.machine import compiled_cache, usable_cpus
 from tacit.run import Run, disk, in_use, storage
+from tacit.run.machine import compiled_cache, usable_cpus
 from tacit.sweep.time import in_words
 from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
 
@@ -199,9 +198,7 @@ class Crew(Protocol):
 
     def __enter__(self) -> Crew: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
     @property
     def size(self) -> int:
@@ -235,9 +232,7 @@ class LocalCrew:
     def __enter__(self) -> LocalCrew:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -290,7 +285,7 @@ def _last_words(pid: int, status: int, log: Path, start: int) -> str:
     """The worker's last message, or the last line of its log, or the signal that killed it."""
     if status < 0:
         name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
-        memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
+        memory = ", perhaps out of memory" if name == "SIGKILL" else ""
         return f"the worker was killed ({name}{memory}); its output is in {log}"
     with disk.reading(log) as file:
         file.seek(start)

@@ -31,7 +31,7 @@ class RunRecord(TypedDict, total=False):
     settings: str
     """A hash of the settings, see `settings_of`."""
     seconds: float | None
-    """None for a run that was interrupted: the time until it was resumed is nobody's work."""
+    """None for a run that was interrupted: the time until it was resumed is no work."""
     finished: str
     commit: str | None
     versions: dict[str, str] | None
@@ -105,7 +105,7 @@ def pace(out: str | os.PathLike[str], results: Iterable[Mapping[str, Any]] = ())
         try:
             here.append(record_of(Run.open(done.parent)))
         except (UserError, KeyError, TypeError, ValueError):
-            continue  # damaged, or of another version: a pity for the estimate, no more
+            continue  # damaged, or of another version: the estimate does without it
     rates = Pace()
     for records, own in ((here, True), (results, False)):
         for record in records:
@@ -165,7 +165,7 @@ def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
         text += f": about {in_words(seconds)}" + ("" if workers else " of work")
     if numbers["unknown"]:
         names = ", ".join(f"{algo} on {env}" for algo, env in numbers["unknown"])
-        text += f"{':' if seconds is None else ' and'} an unknown time (no earlier run of {names} to judge by)"
+        text += f"{':' if seconds is None else ' and'} an unknown time (there is no earlier run of {names})"
     return text
 
 

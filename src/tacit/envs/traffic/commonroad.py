@@ -1,4 +1,9 @@
-"""CommonRoad scenarios (XML, version 2020a) on straight parallel lanes, with their planning problems.
+"""CommonRoad scenarios (XML, versions 2017a to 2020a) on straight parallel lanes, with their planning problems.
+
+Versions before 2020a have <obstacle> elements with a <role>. In 2017a an obstacle may lack an <initialState> (a moving
+one begins with the first state of its trajectory, a standing one is where its shape is), and times may be in seconds.
+Scenarios with another time step than ours are resampled: positions by the cubic that has the recorded velocities at
+both ends of a step, velocities linearly. `about["time step"]` says so.
 
 Lanelets, obstacles and planning problems are read with the standard library. The scenario is turned so that the lanes
 run along +x; a road that bends, or lanes that are not parallel, are refused, because the simulator's closed forms hold
@@ -22,12 +27,15 @@ from tacit.errors import UserError
 from tacit.run.storage import read_bytes
 
 SOURCE = "CommonRoad scenario"
+VERSIONS = ("2017a", "2018a", "2018b", "2020a")
+STEPS = (0.01, 1.0)
+"""Shortest and longest time step that is resampled, seconds."""
 STRAIGHT = 0.1
 """Metres that a boundary may stray from a straight line."""
 MAX_BYTES = 1 << 28
 MAX_STEPS = 100_000
 MAX_ROWS = 5_000_000
-"""Frames of static obstacles, which take one line of the file and are there all the time."""
+"""Frames of static obstacles, which take one line of the file and are there all the time, or of resampled ones."""
 _KINDS = {"car": "car", "truck": "truck", "bus": "bus", "parkedVehicle": "static", "constructionZone": "static"}
 
 
@@ -74,22 +82,25 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
     if root.tag != "commonRoad":
         raise UserError(f"expected a <commonRoad> scenario, found <{root.tag[:40]}>")
     version = root.get("commonRoadVersion", "")
-    if version != "2020a":
-        raise UserError(f"its version is {version[:20]!r}, expected '2020a': convert it with commonroad-io")
+    if version not in VERSIONS:
+        raise UserError(f"its version is {version[:20]!r}, expected one of {', '.join(VERSIONS)}")
     step = _float(root.get("timeStepSize"), "timeStepSize")
-    if not math.isclose(step, DT, rel_tol=1e-6):
-        raise UserError(f"timeStepSize is {step:g}, expected {DT:g}: 25 frames per second")
+    if not STEPS[0] <= step <= STEPS[1]:
+        raise UserError(f"timeStepSize is {step:g}, expected {STEPS[0]:g} to {STEPS[1]:g} seconds")
+    clock = _Clock(step, _unit_of_time(root, step) if version == "2017a" else 1.0)
     turn, marks, ends = _road(root)
-    tracks = [_obstacle(node, turn) for node in root.findall("dynamicObstacle")]
-    given = [_problem(node, turn) for node in root.findall("planningProblem")]
+    moving, standing = _obstacles(root)
+    tracks = [_obstacle(node, turn, clock) for node in moving]
+    if sum(len(track.states) for track in tracks) * clock.ratio > MAX_ROWS:
+        raise UserError(f"its tracks are too long to be resampled from {step:g} s to {DT:g} s")
+    tracks = [clock.resampled(track) for track in tracks]
+    given = [_problem(node, turn, clock, root) for node in root.findall("planningProblem")]
     if not given:
         raise UserError("there is no <planningProblem>: nothing says where the ego starts and ends")
     last = max([t.first + len(t.states) for t in tracks] + [p.first + p.steps for p in given])
-    standing = root.findall("staticObstacle")
     if len(standing) * last > MAX_ROWS:
         raise UserError(f"{len(standing)} static obstacles for {last} time steps are too many")
-    for node in standing:
-        tracks.append(_obstacle(node, turn, frames=last))
+    tracks += [_standing(node, turn, last) for node in standing]
     if not tracks:
         raise UserError("there is no vehicle in the scenario")
     states = np.concatenate([track.states for track in tracks])
@@ -114,8 +125,63 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
         extend=0.0,
         ends=ends,
         problems=tuple(given),
-        about={"source": SOURCE, "benchmark": root.get("benchmarkID", "")},
+        about={"source": SOURCE, "benchmark": root.get("benchmarkID", ""), "format": version, **clock.about},
     )
+
+
+# ---------------------------------------------------------------- time
+
+
+class _Clock:
+    """From the times of a file to our frames."""
+
+    def __init__(self, step: float, unit: float) -> None:
+        self.step, self.unit = step, unit
+        self.same = math.isclose(step, DT, rel_tol=1e-6)
+        self.ratio = 1.0 if self.same else step / DT
+        """Our frames in a time step of the file."""
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {} if self.same else {"time step": f"{self.step:g} s, resampled to {DT:g} s"}
+
+    def whole(self, text: str | None, what: str) -> int:
+        """The number of a time step."""
+        value = _float(text, what) / self.unit
+        if abs(value - round(value)) > 1e-3 or abs(value) > MAX_STEPS:
+            raise UserError(
+                f"{what} is {(text or '')[:40]!r}, expected a whole number of at most {MAX_STEPS} time steps"
+            )
+        return round(value)
+
+    def frame(self, time: int) -> int:
+        """Our frame that is nearest to a time step."""
+        return round(time * self.ratio)
+
+    def resampled(self, track: _Track) -> _Track:
+        if self.same:
+            return track
+        states, last = track.states, len(track.states) - 1
+        begin, end = track.first * self.ratio, (track.first + last) * self.ratio
+        frames = np.arange(math.ceil(begin - 1e-6), math.floor(end + 1e-6) + 1)
+        if len(frames) == 0:  # it is there for less than a frame
+            return track._replace(first=self.frame(track.first), states=states[:1])
+        at = np.clip(frames / self.ratio - track.first, 0, last)
+        i = np.minimum(at.astype(int), max(last - 1, 0))
+        s = (at - i)[:, None]
+        a, b = states[i], states[np.minimum(i + 1, last)]
+        p, q, v, w = a[:, :2], b[:, :2], self.step * a[:, 2:], self.step * b[:, 2:]
+        place = p + s * v + s**2 * (3 * (q - p) - 2 * v - w) + s**3 * (2 * (p - q) + v + w)
+        return track._replace(first=int(frames[0]), states=np.column_stack([place, (1 - s) * a[:, 2:] + s * b[:, 2:]]))
+
+
+def _unit_of_time(root: ET.Element, step: float) -> float:
+    """Of version 2017a: 1 if times are numbers of steps, or the time step if they are seconds."""
+    for trajectory in root.iter("trajectory"):
+        times = [_float(node.text, "time") for node in trajectory.findall("state/time/exact")[:2]]
+        if len(times) == 2:
+            return step if math.isclose(times[1] - times[0], step, rel_tol=1e-3) else 1.0
+    return 1.0
 
 
 # ---------------------------------------------------------------- the road
@@ -155,7 +221,8 @@ def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
         turned = turn(points)
         if (np.diff(turned[:, 0]) <= 0).any():
             raise UserError(
-                f"lanelet {number}: its {side} does not run in the direction of the others; straight one-way roads only"
+                f"lanelet {number}: its {side} does not run in the direction of the others: two-way roads and "
+                "intersections cannot be driven here, only straight roads in one direction"
             )
         y = turned[:, 1]
         if np.abs(y - y.mean()).max() > STRAIGHT:
@@ -176,26 +243,53 @@ def _road(root: ET.Element) -> tuple[_Turn, np.ndarray, tuple[float, float]]:
 # ---------------------------------------------------------------- vehicles and problems
 
 
-def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> _Track:
-    """One obstacle; a static one stands where it is for `frames` frames."""
-    name = f"obstacle {node.get('id')}"
-    kind = _KINDS.get((node.findtext("type") or "").strip(), "other")
+def _obstacles(root: ET.Element) -> tuple[list[ET.Element], list[ET.Element]]:
+    """(moving, standing) ones."""
+    moving, standing = root.findall("dynamicObstacle"), root.findall("staticObstacle")
+    for node in root.findall("obstacle"):  # before 2020a
+        role = (node.findtext("role") or "").strip()
+        if role not in ("dynamic", "static"):
+            raise UserError(f"obstacle {node.get('id')}: its role is {role[:20]!r}, expected dynamic or static")
+        (moving if role == "dynamic" else standing).append(node)
+    return moving, standing
+
+
+def _rectangle(node: ET.Element, name: str) -> tuple[ET.Element, float, float]:
+    """The shape of an obstacle, with its length and width."""
     rectangle = node.find("shape/rectangle")
     if rectangle is None:
         raise UserError(f"{name}: its shape is not a rectangle")
-    first = node.find("initialState")
-    if first is None:
-        raise UserError(f"{name} has no <initialState>")
     length, width = (_float(rectangle.findtext(key), f"{name}: {key}") for key in ("length", "width"))
-    if frames is not None:
-        place = turn(np.array(_point(first.find("position/point"), name)))
-        angle = _float(first.findtext("orientation/exact"), f"{name}: orientation") - turn.angle
-        c, s = abs(math.cos(angle)), abs(math.sin(angle))
-        states = np.tile([*place, 0.0, 0.0], (frames, 1))
-        return _Track("static", 0, states, c * length + s * width, s * length + c * width)
+    return rectangle, length, width
+
+
+def _standing(node: ET.Element, turn: _Turn, frames: int) -> _Track:
+    """An obstacle that stands where it is for `frames` frames."""
+    name = f"obstacle {node.get('id')}"
+    rectangle, length, width = _rectangle(node, name)
+    first = node.find("initialState")
+    if first is None and rectangle.find("center") is None:
+        raise UserError(f"{name} has no <initialState>")
+    point = rectangle.find("center") if first is None else first.find("position/point")
+    angle = (rectangle.findtext("orientation") or "0") if first is None else first.findtext("orientation/exact")
+    place = turn(np.array(_point(point, name)))
+    yaw = _float(angle, f"{name}: orientation") - turn.angle
+    c, s = abs(math.cos(yaw)), abs(math.sin(yaw))
+    states = np.tile([*place, 0.0, 0.0], (frames, 1))
+    return _Track("static", 0, states, c * length + s * width, s * length + c * width)
+
+
+def _obstacle(node: ET.Element, turn: _Turn, clock: _Clock) -> _Track:
+    """An obstacle that moves, in time steps of the file."""
+    name = f"obstacle {node.get('id')}"
+    kind = _KINDS.get((node.findtext("type") or "").strip(), "other")
+    _, length, width = _rectangle(node, name)
     if node.find("occupancySet") is not None:
         raise UserError(f"{name}: its motion is an <occupancySet>; only a <trajectory> of exact states can be read")
-    moments = [_state(state, name) for state in (first, *node.findall("trajectory/state"))]
+    nodes = [*node.findall("initialState"), *node.findall("trajectory/state")]
+    if not nodes:
+        raise UserError(f"{name} has no <initialState>")
+    moments = [_state(state, name, clock) for state in nodes]
     times = [moment[0] for moment in moments]
     for before, after in pairwise(times):
         if after != before + 1:
@@ -214,42 +308,69 @@ def _obstacle(node: ET.Element, turn: _Turn, frames: int | None = None) -> _Trac
     return _Track(kind, times[0], states, length, width)
 
 
-def _state(node: ET.Element, name: str) -> tuple[int, float, float, float, float]:
+def _state(node: ET.Element, name: str, clock: _Clock) -> tuple[int, float, float, float, float]:
     """Time step, x, y, orientation, speed."""
-    time = _whole(node.findtext("time/exact"), f"{name}: time")
+    time = clock.whole(node.findtext("time/exact"), f"{name}: time")
     where = f"{name} at time step {time}"
     x, y = _point(node.find("position/point"), where)
     orientation = _float(node.findtext("orientation/exact"), f"{where}: orientation")
     return time, x, y, orientation, _float(node.findtext("velocity/exact"), f"{where}: velocity")
 
 
-def _problem(node: ET.Element, turn: _Turn) -> Problem:
+def _problem(node: ET.Element, turn: _Turn, clock: _Clock, root: ET.Element) -> Problem:
     """A planning problem in image coordinates, whose y points down."""
     name = f"planning problem {node.get('id')}"
-    start, goals = node.find("initialState"), node.findall("goalState")
+    start, goals = node.find("initialState"), node.findall("goalState") or node.findall("goalRegion/state")
     if start is None or not goals:
         raise UserError(f"{name} needs an <initialState> and a <goalState>")
-    time, x, y, orientation, speed = _state(start, name)
+    time, x, y, orientation, speed = _state(start, name, clock)
     position, angle = turn(np.array([x, y])), orientation - turn.angle
-    rectangle = goals[0].find("position/rectangle")
-    if rectangle is None:
-        raise UserError(f"{name}: its goal is not a rectangle; goals in lanelets or without a position cannot be used")
-    centre = turn(np.array(_point(rectangle.find("center"), f"{name}: goal")))
-    yaw = _float(rectangle.findtext("orientation") or "0", f"{name}: goal orientation") - turn.angle
-    half = [0.5 * _float(rectangle.findtext(key), f"{name}: goal {key}") for key in ("length", "width")]
-    if min(half) <= 0:
-        raise UserError(f"{name}: its goal has no area")
+    vx, vy = speed * math.cos(angle), speed * math.sin(angle)
+    first = clock.frame(time)
+    position = position + DT * (first - time * clock.ratio) * np.array([vx, vy])
     end = max(
-        _whole(goal.findtext("time/intervalEnd") or goal.findtext("time/exact"), f"{name}: goal time") for goal in goals
+        clock.whole(goal.findtext("time/intervalEnd") or goal.findtext("time/exact"), f"{name}: goal time")
+        for goal in goals
     )
     if end <= time:
         raise UserError(f"{name}: its goal ends at time step {end}, not after its start at {time}")
+    (gx, gy), yaw, half = _goal(goals[0], turn, name, root)
     return Problem(
-        first=time + 1,
-        state=(position[0], -position[1], speed * math.cos(angle), -(speed * math.sin(angle))),
-        goal=(centre[0], -centre[1], -yaw, half[0], half[1]),
-        steps=end - time,
+        first=first + 1,
+        state=(position[0], -position[1], vx, -vy),
+        goal=(gx, -gy, -yaw, half[0], half[1]),
+        steps=max(clock.frame(end) - first, 1),
     )
+
+
+def _goal(node: ET.Element, turn: _Turn, name: str, root: ET.Element) -> tuple[np.ndarray, float, list[float]]:
+    """Centre, angle, and half length and width of the rectangle to be reached."""
+    rectangle = node.find("position/rectangle")
+    if rectangle is not None:
+        centre = turn(np.array(_point(rectangle.find("center"), f"{name}: goal")))
+        yaw = _float(rectangle.findtext("orientation") or "0", f"{name}: goal orientation") - turn.angle
+        half = [0.5 * _float(rectangle.findtext(key), f"{name}: goal {key}") for key in ("length", "width")]
+        if min(half) <= 0:
+            raise UserError(f"{name}: its goal has no area")
+        return centre, yaw, half
+    wanted = {lanelet.get("ref") for lanelet in node.findall("position/lanelet")}
+    boxes = [
+        turn(np.array([_point(p) for side in ("leftBound", "rightBound") for p in lanelet.findall(f"{side}/point")]))
+        for lanelet in root.findall("lanelet")
+        if lanelet.get("id") in wanted
+    ]
+    if not boxes:
+        raise UserError(
+            f"{name}: its goal is neither a rectangle nor lanelets; goals of other shapes or without a position cannot "
+            "be used"
+        )
+    # Lanelets are straight here, so each is a rectangle; several of them must make up one.
+    low, high = (np.array([getattr(box, end)(axis=0) for box in boxes]) for end in ("min", "max"))
+    area = float(np.prod(high.max(axis=0) - low.min(axis=0)))
+    if float(np.prod(high - low, axis=1).sum()) < 0.97 * area:
+        raise UserError(f"{name}: the {len(boxes)} lanelets of its goal do not make up one rectangle")
+    ends = low.min(axis=0), high.max(axis=0)
+    return 0.5 * (ends[0] + ends[1]), 0.0, [float(part) for part in 0.5 * (ends[1] - ends[0])]
 
 
 def _point(node: ET.Element | None, where: str = "lanelet") -> tuple[float, float]:
@@ -266,10 +387,3 @@ def _float(text: str | None, what: str) -> float:
     if not math.isfinite(value) or abs(value) > 1e9:
         raise UserError(f"{what} is {(text or '')[:40]!r}, expected a number")
     return value
-
-
-def _whole(text: str | None, what: str) -> int:
-    value = _float(text, what)
-    if value != int(value) or abs(value) > MAX_STEPS:
-        raise UserError(f"{what} is {(text or '')[:40]!r}, expected a whole number of at most {MAX_STEPS}")
-    return int(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -58,18 +58,32 @@ def find(path: str | os.PathLike[str]) -> list[Path]:
     return sorted(recordings)
 
 
-def load_all(paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False) -> list[Recording]:
-    """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning."""
-    recordings = []
-    files = [file for path in paths for file in find(path)]
+def tried(files: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[Path, Recording | UserError]]:
+    """Each file with the recording in it, or with the reason why there is none."""
     for file in files:
         try:
-            recordings.append(load(file))
+            yield Path(file), load(file)
         except UserError as error:
-            if not skip_bad:
-                hint = " (or leave the file out: --env skip_bad=true)" if len(files) > 1 else ""
-                raise UserError(f"{error}{hint}") from None
-            warnings.warn(f"left out: {error}", stacklevel=2)
+            yield Path(file), error
+
+
+def load_all(
+    paths: Iterable[str | os.PathLike[str]], *, skip_bad: bool = False, option: str = "--env skip_bad=true"
+) -> list[Recording]:
+    """All recordings of some files and folders. With `skip_bad` bad ones are left out, with a warning.
+
+    `option` is what the user can type to leave them out.
+    """
+    recordings = []
+    files = [file for path in paths for file in find(path)]
+    for _, result in tried(files):
+        if isinstance(result, Recording):
+            recordings.append(result)
+        elif not skip_bad:
+            hint = f" (or leave the file out: {option})" if len(files) > 1 else ""
+            raise UserError(f"{result}{hint}") from None
+        else:
+            warnings.warn(f"left out: {result}", stacklevel=2)
     if not recordings:
         raise UserError("none of the recordings could be read")
     return recordings

@@ -189,6 +189,7 @@ def summary(recording: Recording) -> dict[str, Any]:
     return {
         "name": recording.name,
         "source": recording.about.get("source", "unknown"),
+        **{key: recording.about[key] for key in ("origin", "licence", "format", "time step") if key in recording.about},
         "seconds": recording.seconds,
         "vehicles": len(recording),
         **{PLURALS.get(kind, f"{kind}s"): count for kind, count in kinds.items() if count},

@@ -42,6 +42,10 @@ WANDER = 0.416
 KMH = 1 / 3.6
 
 
+LICENCE = "MIT"
+ORIGIN = "Made for Tacit with the traffic simulator SUMO. No data of other people went in."
+
+
 @dataclass(frozen=True)
 class Setting:
     """One recording. Flow is that of each direction."""
@@ -151,6 +155,8 @@ def simulate(setting: Setting) -> Recording:
         "source": "simulated with SUMO; not human driving",
         "sumo": libsumo.getVersion()[1],
         "setting": asdict(setting),
+        "licence": LICENCE,
+        "origin": ORIGIN,
     }
     return assemble(f"sim{setting.name}", setting.lanes, setting.limit, halves, rng, about)
 

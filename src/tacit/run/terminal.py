@@ -1,4 +1,11 @@
-"""Progress: a live bar where a program wants one and has a terminal, otherwise a message every two seconds.
+"""The terminal: text that cannot control it, and a progress line.
+
+Escape codes can move the cursor, change the window's title, or hide what was printed before, and names and cards in
+other people's files may contain them. While a command runs, everything it prints passes through `clean`. Only help
+texts, tables and progress lines need codes of their own: they are written to the terminal itself (`raw`), after their
+texts were cleaned.
+
+Progress is a live bar where a program wants one and has a terminal, otherwise a message every two seconds.
 
     with live("solve", total=100) as update:
         for state, metrics in learn(config):
@@ -10,15 +17,70 @@ line wants bars; in Python `tacit.learn(..., progress=True)` does.
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 from tacit import log
-from tacit.terminal import clean, raw
+
+# Control characters but tab and line feed, and those that turn the direction of writing.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """The text with its control characters spelled out: \\x1b instead of an escape."""
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text.replace("\r\n", "\n"))
+
+
+class Cleaned:
+    """A stream that cleans what is written. It says that it is no terminal: nobody should send it codes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(clean(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def isatty(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream itself, for texts that are clean."""
+    return stream.stream if isinstance(stream, Cleaned) else stream
+
+
+@contextmanager
+def cleaned() -> Iterator[None]:
+    """Within this block, what is printed to stdout and stderr is cleaned."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, Cleaned(raw(stream))) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def width() -> int:
+    """Columns of the terminal; 80 in a pipe is too few for a log, so there it is 120, as for tables."""
+    return shutil.get_terminal_size((120, 24)).columns
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Progress
 
 
 class Update(Protocol):

@@ -19,7 +19,7 @@ from typing import Any
 
 
 def usable_cpus() -> int:
-    """Those that this process may use, which in a container are fewer than the machine has."""
+    """Number of processors that this process may use; in a container, fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -56,8 +56,18 @@ def folder() -> Path:
 
 def _processor() -> str:
     """What the processor can do, as far as the system says."""
-    try:
-        said = re.search(r"^(flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        said = None
+    said = _cpuinfo(r"^(flags|Features)\s*:.*$")
     return f"{platform.machine()} {platform.processor()} {said.group() if said else ''}"
+
+
+def processor_name() -> str:
+    """The name of the processor, as far as the system says."""
+    said = _cpuinfo(r"^model name\s*:\s*(.+)$")
+    return said[1].strip() if said else platform.processor() or platform.machine()
+
+
+def _cpuinfo(pattern: str) -> re.Match[str] | None:
+    try:
+        return re.search(pattern, Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return None
