@@ -18,7 +18,7 @@ ROOT = Path(tacit.__file__).parent
 
 LAYERS: tuple[tuple[str, str], ...] = (
     (
-        "errors log moved metrics stats startup run.machine run.terminal",
+        "errors moved metrics stats startup run.log run.machine run.terminal",
         "words, numbers and the machine: nothing of Tacit's own",
     ),
     ("run.storage run.disk", "files on disk, whatever they hold"),
@@ -32,10 +32,10 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ),
     ("run", "the run folder, with its demonstrations; it knows no algorithm"),
     (
-        "presets settings algorithms",
+        "presets algorithms",
         "names and settings; an algorithm's module is imported when somebody asks for its name",
     ),
-    ("evaluate_exact evaluate", "one protocol for every agent"),
+    ("forward.evaluate_exact evaluate", "one protocol for every agent"),
     ("cost.card cost.calibration cost.quality", "a run's cost: its card, threshold and quality; it knows no algorithm"),
     ("forward", "agents that maximise a reward under a cost that is given"),
     (

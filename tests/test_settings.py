@@ -10,10 +10,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from tacit import settings
 from tacit.algorithms import ALGORITHMS, make_config
 from tacit.errors import UserError
 from tacit.forward import ppo
+from tacit.presets import settings
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,4 +1,4 @@
-"""Write src/tacit/settings.py: the settings of every algorithm as types that an editor can read.
+"""Write src/tacit/presets/settings.py: the settings of every algorithm as types that an editor can read.
 
     python tools/settings.py            write it anew, after a `Config` has changed
     python tools/settings.py --check    exit status 1 if it is out of date
@@ -19,7 +19,7 @@ from typing import Any
 
 from tacit.algorithms import ALGORITHMS
 
-FILE = Path(__file__).parents[1] / "src/tacit/settings.py"
+FILE = Path(__file__).parents[1] / "src/tacit/presets/settings.py"
 HEAD = '''"""The settings of every algorithm, as types: what `tacit.learn(env, method="mce", **settings)` takes.
 
 Written by tools/settings.py from the algorithms' `Config` classes; do not edit. The second entry of an annotation is

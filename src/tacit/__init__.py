@@ -41,7 +41,7 @@ _MODULE_OF = {
     "RunFailed": "tacit.errors",
 }
 
-MODULES = ("algorithms", "cost", "demos", "evaluate", "plots", "policy", "presets", "run", "settings", "tabular")
+MODULES = ("algorithms", "cost", "demos", "evaluate", "plots", "policy", "presets", "run", "tabular")
 """What `import tacit` offers as tacit.NAME, imported when it is used."""
 
 __all__ = ["MDP", "Demonstrations", "GridworldSpec", "Run", "RunFailed", "Solution", "Trajectory", "UserError"]
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from tacit import policy as policy
     from tacit import presets as presets
     from tacit import run as run
-    from tacit import settings as settings
     from tacit import tabular as tabular
     from tacit.cost import LearnedCost, load_cost
     from tacit.demos import Demonstrations, Trajectory

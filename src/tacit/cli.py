@@ -15,9 +15,9 @@ import traceback
 import warnings
 from importlib import import_module
 
-from tacit import log, startup
+from tacit import startup
 from tacit.errors import RunFailed, UserError, install_command
-from tacit.run import terminal
+from tacit.run import log, terminal
 
 VERBS = {
     "demo": "discover a hidden constraint: solve the built-in gridworld exactly and write a report",

@@ -25,7 +25,7 @@ from tacit import stats
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import autoreset_mode
 from tacit.errors import RunFailed, UserError
-from tacit.evaluate_exact import (
+from tacit.forward.evaluate_exact import (
     CostQuality,
     TabularEvaluation,
     cost_quality,

@@ -21,7 +21,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from tacit import log, settings
 from tacit.algorithms import find
 from tacit.cost.calibration import Calibration, calibrate_run
 from tacit.cost.learned import LearnedCost, load_cost
@@ -40,7 +39,8 @@ from tacit.launch import execute, start_run
 from tacit.plots.axes import plot_cost
 from tacit.plots.video import Actor, checked, record_beside
 from tacit.policy import Policy, TablePolicy
-from tacit.run import Run, disk, storage
+from tacit.presets import settings
+from tacit.run import Run, disk, log, storage
 from tacit.run.find import find_run
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def learn(
         out: Folder in which the run folder is made.
         env_kwargs: Options of an environment that is given by its id.
         progress: Show a progress bar. Without it, progress goes to the logger "tacit".
-        settings: On top of the preset; `tacit.settings.MCE` and the others describe them.
+        settings: On top of the preset; `tacit.presets.settings.MCE` and the others describe them.
 
     Called again it finds the finished run, or goes on with an interrupted one.
     """

@@ -20,6 +20,7 @@ MOVED = {
     "tacit.cost_table": "tacit.cost.table",
     "tacit.envs.making": "tacit.envs.registry",
     "tacit.envs.saving": "tacit.envs.rng_state",
+    "tacit.evaluate_exact": "tacit.forward.evaluate_exact",
     "tacit.explain_words": "tacit.explain.words",
     "tacit.feature_plots": "tacit.plots.features",
     "tacit.gae": "tacit.forward.gae",

@@ -32,8 +32,8 @@ from tacit.commands.environment import EnvOptions, Options
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
-from tacit.log import say
 from tacit.run import Run
+from tacit.run.log import say
 from tacit.run.sinks import names_of, observed
 
 Log = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]

@@ -25,7 +25,7 @@ from tacit.demos import save
 from tacit.errors import RunFailed, UserError
 from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight, run_preflight
 from tacit.launch import prepare
-from tacit.log import say
+from tacit.run.log import say
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 WORDS = {"good": "good", "note": "note", "doubt": "doubtful"}

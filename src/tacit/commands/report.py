@@ -17,8 +17,8 @@ import tyro
 
 from tacit.commands import open_run, print_json
 from tacit.errors import UserError
-from tacit.log import say
 from tacit.report import write_report
+from tacit.run.log import say
 
 
 def report(

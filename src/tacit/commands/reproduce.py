@@ -34,7 +34,6 @@ import tyro
 
 from tacit.commands import check_folder, command_line, print_json
 from tacit.errors import RunFailed, UserError
-from tacit.log import say
 from tacit.reproduce import EXPERIMENTS, Experiment, Measured, find
 from tacit.reproduce import results as results_file
 from tacit.reproduce.results import READABLE, SCHEMA
@@ -50,6 +49,7 @@ from tacit.reproduce.runner import (
 )
 from tacit.reproduce.runner import redraw as redraw_results
 from tacit.run import disk, provenance, storage
+from tacit.run.log import say
 from tacit.run.terminal import live
 from tacit.sweep.time import estimate, in_words, pace
 

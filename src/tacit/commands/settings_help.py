@@ -1,6 +1,6 @@
 """The settings of an algorithm in help texts: the first ten, or all of them in groups. (Not a command itself.)
 
-What `tacit.settings` says is enough, so that help needs none of the packages that the algorithm needs.
+What `tacit.presets.settings` says is enough, so that help needs none of the packages that the algorithm needs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
-from tacit import presets, settings
+from tacit import presets
 from tacit.algorithms import Algorithm
+from tacit.presets import settings
 
 FEW, ALL = ("-h", "--help"), "--help-all"
 FIRST = (
@@ -71,7 +72,7 @@ def _box(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One class of `tacit.settings`, as it is written there."""
+    """One class of `tacit.presets.settings`, as it is written there."""
 
     name: str
     bases: list[str]

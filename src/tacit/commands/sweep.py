@@ -33,10 +33,10 @@ import tyro
 
 from tacit.commands import FilePath, command_line, new_table, print_json, print_table
 from tacit.errors import RunFailed, UserError
-from tacit.log import say
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
 from tacit.run import provenance, storage
+from tacit.run.log import say
 from tacit.run.machine import usable_cpus
 from tacit.sweep import Task, prepare, run_tasks
 from tacit.sweep import file as sweep_file

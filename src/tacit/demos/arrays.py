@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.errors import UserError
-from tacit.log import logger
+from tacit.run.log import logger
 
 FIELDS = ("observations", "actions", "rewards", "terminated", "costs")
 """What an entry may hold, in this order or by name."""

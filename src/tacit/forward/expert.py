@@ -23,8 +23,8 @@ from tacit.errors import RunFailed, UserError
 from tacit.evaluate import copies_for, evaluations
 from tacit.forward import ppo_lagrangian, references
 from tacit.forward.collect import make_vec
-from tacit.log import logger
 from tacit.run import versions
+from tacit.run.log import logger
 from tacit.run.terminal import live
 from tacit.run.trainer import Metrics, naming_checkpoint
 

@@ -15,7 +15,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from tacit.evaluate_exact import reachable_states
+from tacit.forward.evaluate_exact import reachable_states
 from tacit.forward.soft_policy_iteration import Plan, SparseFactor, plan, response, structure_of
 from tacit.tabular import MDP
 

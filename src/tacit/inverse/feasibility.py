@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from tacit.evaluate_exact import reachable_states
+from tacit.forward.evaluate_exact import reachable_states
 from tacit.forward.soft_policy_iteration import PolicyResponse, backup
 from tacit.inverse.trajectories import Trajectories, trajectory_moments
 from tacit.tabular import MDP

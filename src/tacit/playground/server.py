@@ -30,10 +30,10 @@ from typing import Any
 
 from tacit import __version__
 from tacit.errors import UserError
-from tacit.log import logger
 from tacit.playground.answer import Answer, Superseded, answer
 from tacit.playground.presets import limits, presets
 from tacit.playground.scene import SceneEntry, parse, short
+from tacit.run.log import logger
 
 Request = dict[str, Any]
 """The JSON object that a page sends."""

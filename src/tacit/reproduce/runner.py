@@ -11,7 +11,6 @@ from typing import Any
 from tacit.algorithms import find as algorithm
 from tacit.errors import RunFailed, UserError
 from tacit.launch import planning
-from tacit.log import say
 from tacit.reproduce import results as results_file
 from tacit.reproduce.catalogue import EXPERIMENTS
 from tacit.reproduce.experiment import Experiment, Measured, Staged
@@ -20,6 +19,7 @@ from tacit.reproduce.records import COLLECT
 from tacit.reproduce.results import READABLE, Missing, Record, Results
 from tacit.reproduce.tables import TABLES
 from tacit.run import Run
+from tacit.run.log import say
 from tacit.run.machine import usable_cpus
 from tacit.sweep import Job, Task, prepare, run_tasks
 from tacit.sweep.ray import check_address

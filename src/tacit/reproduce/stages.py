@@ -38,7 +38,6 @@ from tacit.demos import Demonstrations
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.envs.registry import make_vec
 from tacit.errors import RunFailed
-from tacit.log import say
 from tacit.policy import Policy
 from tacit.reproduce import figures, overall, tables
 from tacit.reproduce.experiment import Experiment, Group, Row, Staged
@@ -46,6 +45,7 @@ from tacit.reproduce.parts import METHODS, REFERENCES, robot, shortened
 from tacit.reproduce.records import group_of
 from tacit.reproduce.results import Missing, Record, Results
 from tacit.run import Run, storage
+from tacit.run.log import say
 from tacit.sweep import Job, Task
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tacit.errors import UserError
-from tacit.log import logger
+from tacit.run.log import logger
 
 TMP_SUFFIX = ".tmp"
 MAX_BYTES = 1 << 31

@@ -11,8 +11,8 @@ Progress is a live bar where a program wants one and has a terminal, otherwise a
         for state, metrics in learn(config):
             update(f"kkt {metrics['kkt']:.1e}")
 
-Work that is over within two seconds says only how it ended. The messages go to the logger (`tacit.log`). The command
-line wants bars; in Python `tacit.learn(..., progress=True)` does.
+Work that is over within two seconds says only how it ended. The messages go to the logger (`tacit.run.log`). The
+command line wants bars; in Python `tacit.learn(..., progress=True)` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TextIO, cast
 
-from tacit import log
+from tacit.run import log
 
 # Control characters but tab and line feed, and those that turn the direction of writing.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

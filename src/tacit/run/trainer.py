@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunFailed, UserError
-from tacit.log import logger
+from tacit.run.log import logger
 from tacit.run.terminal import live
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from tacit.errors import UserError
 from tacit.launch import place, planning, resolve
-from tacit.log import say
 from tacit.run import Run, disk, in_use, storage
+from tacit.run.log import say
 from tacit.run.machine import compiled_cache, usable_cpus
 from tacit.sweep.time import in_words
 from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words

@@ -14,10 +14,9 @@ import threading
 import traceback
 from typing import Any
 
-from tacit import log
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
-from tacit.run import RunInUse, storage
+from tacit.run import RunInUse, log, storage
 
 DONE, FAILED, WRONG, CRASHED, BUSY = 0, 1, 2, 70, 75
 
