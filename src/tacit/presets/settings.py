@@ -45,7 +45,7 @@ class MlGreedy(TypedDict, total=False):
     beta: Annotated[float, 0.1]
     """Temperature of the demonstrators, in units of reward; smaller is closer to a deterministic policy."""
     d_kl: Annotated[float, 0.1]
-    """Stop when no state makes the demonstrations likelier by this much, in nats a trajectory."""
+    """Stop when no state makes the demonstrations likelier by this much, in nats per trajectory."""
     risk: Annotated[float, 0.5]
     """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
     dynamics are deterministic; ml-greedy uses it for its policy alone."""
@@ -81,10 +81,10 @@ class PPO(TypedDict, total=False):
     target_kl: Annotated[float | None, 0.02]
     """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: Annotated[float, 1.5]
-    """See target_kl."""
+    """Factor on target_kl that gives the limit of an update."""
     lr_adaptive: Annotated[bool, False]
-    """Divide the policy's learning rate by 1.5 after an update that exceeded that limit, and multiply it by 1.5 (up to
-    lr) after one that stayed below half of target_kl: a policy with little noise can only take small steps."""
+    """Divide the policy's learning rate by 1.5 after an update whose KL exceeded the limit, and multiply it by 1.5 (up
+    to lr) after one that stayed below half of target_kl. A policy with little noise can only take small steps."""
     beta: Annotated[float, 0.0001]
     """Weight of the causal entropy, in units of the normalised reward, nats."""
     entropy: Annotated[Literal["return", "loss"], "return"]
@@ -112,8 +112,8 @@ class PPO(TypedDict, total=False):
     reward_clip: Annotated[float, 10.0]
     """Bound of normalised rewards."""
     threads: Annotated[int, 1]
-    """Cores for this training. With 2, two threads step the copies, and where there is no early stop policy and critics
-    learn at the same time. Two trainings side by side with one thread each use two cores better."""
+    """Cores for this training. With 2, two threads step the copies, and without an early stop (target_kl) policy and
+    critics learn at the same time. Two trainings side by side with one thread each use two cores better."""
 
 
 class PpoLagrangianPenalty(PPO, total=False):
@@ -234,18 +234,18 @@ class PpoLagrangianFixed(PpoLagrangianPenalty, total=False):
     multiplier_init: Annotated[float, 1.0]
     """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
     multiplier_ramp: Annotated[int, 0]
-    """Steps over which a fixed penalty grows from 0, with the cube of time. An agent that must learn to balance first
-    and is punished too early learns to fall instead."""
+    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: it is there from the start. An agent
+    that must learn to balance first learns to fall instead if it is punished too early."""
     terminal_cost: Annotated[float, 0.0]
-    """Cost added where an episode terminates, for what the absorbing state would go on costing. Where falling over ends
-    the costs, an agent may learn to fall; about 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
+    """Cost added when an episode terminates, in place of what living on would cost. Without it an agent may learn to
+    fall, because that ends the costs. About 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
 
 
 class PpoLagrangian(PpoLagrangianFixed, total=False):
     """Settings of PPO and of the constraint."""
 
     budget: Annotated[float, 0.0]
-    """Cost that is allowed."""
+    """Largest mean cost that is allowed."""
     budget_per: Annotated[Literal["step", "episode"], "step"]
     """Whether the budget is for the mean cost of a step or of an episode."""
     multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid"], "ascent"]
@@ -302,9 +302,9 @@ class IrlCorrection(ConstraintNetSettings, Loop, PpoLagrangianFixed, total=False
     expert_square: Annotated[float, 0.1]
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: Annotated[int, 0]
-    """The policy's last layer is made anew after this many inverse steps, in the first half of the run; 0: never."""
+    """Reinitialise the policy's last layer every so many inverse steps, in the first half of the run; 0: never."""
     reset_critic: Annotated[int, 0]
-    """The same for the cost critic, in the whole run."""
+    """The same for the cost critic, during the whole run."""
 
 
 class BC(TypedDict, total=False):
@@ -366,8 +366,8 @@ class Gacl(TrainerSettings, ConstraintNetSettings, PPO, total=False):
     bootstrap_steps: Annotated[int, 0]
     """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
     absorbing: Annotated[bool, False]
-    """Where no demonstration ends early, ending an episode is worth as much as staying for ever where log D is lowest
-    (the lowest tenth of a rollout); otherwise nothing, and as log D is negative, ending is better than living."""
+    """Where no demonstration ends early, charge for ending an episode: as much as staying for ever where log D is
+    lowest (the lowest tenth of a rollout). Otherwise an agent prefers to end, because log D is negative."""
 
 
 class MeIcrl(ConstraintNet, total=False):
@@ -378,11 +378,11 @@ class MeIcrl(ConstraintNet, total=False):
     weights: Annotated[Literal["step", "trajectory", "none"], "step"]
     """Importance weights of the learner's steps, see (2)."""
     forward_kl: Annotated[float, 10.0]
-    """An inverse step ends when the divergence of the new model from the samples' passes this, see (3)."""
+    """An inverse step stops once KL(old || new) of (3) exceeds this."""
     reverse_kl: Annotated[float, 2.5]
-    """The same for the other direction."""
+    """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: Annotated[bool, False]
-    """As the published program was, with importance weights that have no effect on the gradient."""
+    """Do what the published program did: its importance weights have no effect on the gradient."""
 
 
 class Vicrl(ConstraintNet, total=False):
@@ -404,13 +404,14 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     cost: Annotated[str, ""]
     """Where it comes from: a finished run folder, of which only the name is kept."""
     sha256: Annotated[str, ""]
-    """Of that cost; found out when not given."""
+    """SHA-256 of that cost; computed if not given."""
     which: Annotated[Literal["cost", "map"], "cost"]
     """The cost that drove the policy, or the additive map of it (where the run has one)."""
     shared: Annotated[bool, False]
     """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
     charge: Annotated[Literal["excess", "budget", "raw"], "excess"]
-    """What the agent is charged, see tacit.forward.retrain."""
+    """What the agent is charged: the excess over the threshold, the cost with a budget of what a demonstrated step
+    costs on average, or the cost itself with the settings' own budget."""
     free: Annotated[bool, False]
     """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
 
