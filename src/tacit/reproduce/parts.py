@@ -22,7 +22,7 @@ CONTROLS = {
 }
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
 SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
-"""Where conditions are compared rather than methods ranked: half the steps of `robots` or less."""
+"""Budget for experiments that compare conditions instead of ranking methods: at most half the steps of `robots`."""
 
 
 def robot(name: str, **settings: Any) -> Group:
@@ -54,7 +54,7 @@ def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
 
 
 def shortened(algo: str, env: str) -> dict[str, Any]:
-    """Settings for runs of SHORT: rates that the preset gives for whole runs come to the same in fewer steps."""
+    """Settings for runs of SHORT. The preset's rates are for whole runs, so they are adapted to fewer steps."""
     usual = presets.load(algo, "reference", env)
     longer = usual["total_steps"] / SHORT["total_steps"]
     rates = {"multiplier_lr": lambda rate: rate * longer, "anneal": lambda rate: rate**longer}
