@@ -1,4 +1,4 @@
-"""An expert who knows the constraint: PPO with the true cost inside a run folder, then demonstrations.
+"""An expert who knows the constraint: PPO with the true cost inside a run folder, followed by demonstrations.
 
 The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
 and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tacit.run import Run
 
 MOST_DRAWN = 40
-"""Episodes for one demonstration, at most."""
+"""Largest number of episodes to draw per demonstration."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Config(ppo_lagrangian.Config):
     """Settings of an expert."""
 
     margin: float = 0.0
-    """How much more distance than the constraint asks for, in the unit of its feature; for environments with a rule."""
+    """Extra distance from the constraint, in the unit of its feature; for environments whose constraint is a bound."""
     fall_cost: float = 0.0
     """Cost of ending an episode early, in violating steps, on top of terminal_cost. 1/(1 - cost_gamma) makes it as bad
     as violating for ever, so that falling is no way out of the constraint."""
     demonstrations: int = 50
-    """How many to write; 0 for none."""
+    """Number of demonstrations to write; 0 for none."""
     eval_episodes: int = 100
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 20
     """Iterations between checkpoints."""
 
@@ -67,7 +67,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
-    """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one. The summary."""
+    """Train, evaluate and demonstrate; returns the summary. Continues from the newest checkpoint if there is one."""
 
     def learn(env: VectorEnv, state: ppo_lagrangian.State | None) -> Iterator[tuple[ppo_lagrangian.State, Metrics]]:
         cost, ending = cautious_cost(env, config.margin), config.terminal_cost + config.fall_cost
@@ -89,7 +89,7 @@ def train(
 
 
 def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:
-    """The true cost with the boundary moved `margin` to the safe side; None for the environment's own."""
+    """The true cost with the boundary moved to the safe side by `margin`; None: the environment's own cost."""
     if margin == 0.0:
         return None
     rule = capabilities(env).rule
@@ -140,7 +140,7 @@ def demonstrate(
 
 
 def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
-    """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
+    """Which episodes keep to the constraint from the first state on and end well."""
     if episodes.costs is None:
         raise UserError(f"{env_id} does not report info['cost']: it is unknown which demonstrations keep to it")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
@@ -154,7 +154,7 @@ def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray
 
 
 def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
-    """How near the demonstrations come to the boundary, for constraints that are a bound on a feature."""
+    """How near the demonstrations come to the boundary, if the constraint is a bound on a feature."""
     rule = capabilities(env).rule
     if rule is None:
         return {}

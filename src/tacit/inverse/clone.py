@@ -37,7 +37,7 @@ def pieces(
     batch: int = BATCH,
     lr: float = LR,
 ) -> Iterator[nets.Actor]:
-    """The same, ten times on its way there."""
+    """Yields the actor ten times during the fit."""
     opt_state = optax.scale_by_adam().init(actor)
     steps_per_piece = max(1, steps // PIECES)
     for piece in range(PIECES):
@@ -72,12 +72,12 @@ def held(config: Any, phase: int, steps: int) -> bool:
 
 
 def released(config: Any, phase: int, steps: int) -> bool:
-    """Whether this phase is the last one with a frozen clone: the scale of rewards is known by then, and stays."""
+    """Whether this phase is the last one with a frozen clone. The scale of rewards is known by then, and is frozen."""
     return held(config, phase, steps) and not held(config, phase + 1, steps)
 
 
 def revision_of_clones(config: Mapping[str, Any]) -> int:
-    """2 for runs that begin as a clone: it is held still until the critics know it, which earlier versions did not."""
+    """Revision of the settings: 2 for runs that begin as a clone, which earlier versions did not freeze at first."""
     return 2 if config.get("start") == "clone" else 1
 
 

@@ -39,7 +39,8 @@ class Diagnosis:
     allowed_cost: float
     """y.limit, which is smaller."""
     uniform_slack: float | None
-    """The smallest number that, added to every budget, gives a solution; beyond LARGE enough, but not the smallest."""
+    """The smallest uniform addition to the budgets that gives a solution. For problems beyond LARGE it may be larger
+    than needed."""
     to_blame: tuple[int, ...]
     """Indices of the features with the largest share in the proof."""
     statistical_budget: np.ndarray | None = None
@@ -120,7 +121,7 @@ def farkas_proof(
 
 
 def decide_at_once(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
-    """A proof that is cheap to find: one feature alone, or the linear program if it is small."""
+    """A cheap proof, from a single feature or from the linear program if it is small; None if there is none."""
     visited = sp.diags_array(np.repeat(reachable_states(mdp) & ~mdp.terminal, mdp.n_actions).astype(float)) @ features
     never_negative = visited.min(axis=0).toarray().ravel() >= 0
     if (never_negative & (limit < 0)).any():
@@ -183,7 +184,8 @@ def smallest_uniform_slack(
 
 
 def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
-    """(A, b) with A rho = b exactly for the discounted occupancies rho of policies, time-stacked with a horizon."""
+    """(A, b) such that A rho = b holds exactly for the discounted occupancies rho of policies, time-stacked with a
+    horizon."""
     leave = sp.csr_array(sp.kron(sp.eye_array(mdp.n_states), np.ones((1, mdp.n_actions))))
     enter = mdp.discount * mdp.live_transitions_transposed
     if mdp.horizon is None:
@@ -239,7 +241,8 @@ def with_advice(
     demonstrations: Trajectories | None,
     reached: np.ndarray | None,
 ) -> Diagnosis:
-    """Add budgets that would do: a uniform one, and the statistical one, raised uniformly if even that is too little.
+    """The diagnosis with budgets that give a solution: a uniform one, and the statistical one, raised uniformly if
+    needed.
 
     reached: (k,) the moments of some policy, which say what is enough where the linear program is too large.
     """

@@ -64,7 +64,7 @@ class Config(constraint_net.Config):
     reverse_kl: float = 2.5
     """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: bool = False
-    """Do what the published program did: its importance weights have no effect on the gradient."""
+    """Follow the published program, in which importance weights have no effect on the gradient."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def loss(net: Net, expert: Any, learner: Any, omega: Any, delta: Any) -> jax.Arr
 
 
 def step_weights(log_ratio: Any) -> jax.Array:
-    """omega (m,) of each single step, mean 1."""
+    """omega (m,): the weight of each single step, with mean 1."""
     return len(log_ratio) * jax.nn.softmax(log_ratio)
 
 
@@ -97,7 +97,8 @@ def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Ar
 
 
 def trajectory_weights(log_w: Any, counted: Any, trajectory: Any) -> jax.Array:
-    """omega (m,): of each step that of its trajectory, whose mean over those that count is 1; 1 of the others."""
+    """omega (m,): each step has the weight of its trajectory. Weights of counted trajectories have mean 1; others are
+    1."""
     share = jax.nn.softmax(jnp.where(counted, log_w, -jnp.inf))
     return jnp.where(counted, counted.sum() * share, 1.0)[trajectory]
 
@@ -111,7 +112,7 @@ def divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def published_divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
-    """What the published code compares with the same limits; it goes on where a product of ratios overflows."""
+    """The numbers that the published code compares with the same limits. An overflow does not stop it."""
     mean = lambda x: jnp.where(there, x, 0.0).sum() / there.sum()  # noqa: E731
     w = jnp.exp(log_w)
     w_mean, log = mean(w), jnp.log(w + EPSILON)

@@ -108,7 +108,7 @@ def _comparison(runs: Sequence[RunData]) -> Section:
 
 
 def _differences(runs: Sequence[RunData]) -> list[str]:
-    """What distinguishes each run: the settings that are not the same in all, and an unusual status."""
+    """Labels of the runs: the settings that differ between them, and any unusual status."""
     flat: list[dict[str, str]] = []
     for data in runs:
         config = data.config
