@@ -57,8 +57,7 @@ class Certificate:
 
 
 def is_optimal(problem: Problem, point: DualPoint, tolerance: float) -> bool:
-    """Whether the point is optimal to working accuracy: feasible, without gap, and complementary, at the problem's
-    scale.
+    """Whether the point is feasible, without gap and complementary, up to a tolerance relative to the problem's size.
 
     At the very edge of feasibility multipliers are huge and no rounding of theirs is complementary; there it is enough
     that the limits of all positive multipliers are met, in other words that the backward error is small.

@@ -56,8 +56,7 @@ class Geometry:
 
     @cached_property
     def feature_units(self) -> np.ndarray:
-        """(k,) largest size of each feature where policies can go, rounded to a power of two so that scaling is
-        exact."""
+        """(k,) largest size of each feature where policies can go, rounded to a power of two for exact scaling."""
         sizes = sp.csr_array(abs(self.features).multiply(self.visitable[:, None])).max(axis=0).toarray().ravel()
         return np.exp2(np.ceil(np.log2(np.where(self.irrelevant, 1.0, sizes))))
 

@@ -174,8 +174,8 @@ class RewardCorrection(constraint_net.Classifier):
         return forward
 
     def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
-        """Cost of ending an episode if no demonstration ends early: the high cost of the learner's last steps (90th
-        percentile), paid for ever after, as in MCE-ICRL. It is not charged if that cost is negative."""
+        """Cost of ending an episode. If no demonstration ends early, it includes the 90th percentile of the cost of the
+        learner's last steps, paid for ever after, as in MCE-ICRL. A negative percentile is not charged."""
         gamma = config.discount_of_cost
         if expert.absorbed or gamma == 1 or not len(state.replay):
             return config.terminal_cost

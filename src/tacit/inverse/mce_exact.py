@@ -279,8 +279,7 @@ def positive(name: str, value: Any, or_zero: bool = False) -> float:
 
 
 def _check_proportion(beta: float, geometry: Geometry) -> None:
-    """Refuse a beta that differs from the rewards by twelve orders of magnitude, because rounding would decide the
-    result."""
+    """Refuse a beta twelve orders of magnitude away from the rewards: rounding would decide the result."""
     at_stake = geometry.reward_range
     if at_stake > 0 and not OUT_OF_PROPORTION * at_stake <= beta <= at_stake / OUT_OF_PROPORTION:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one process writes, a second one is told who it is.
+"""The lock of a run folder. One process writes; any other is told which one it is.
 
 The operating system frees the lock when its owner dies, however it dies, so there are no stale locks to judge: a file
 that a dead process left behind is nobody's, and is taken over. What the file says (process, host, time) is only for the
@@ -24,7 +24,7 @@ class RunInUse(UserError):
 
 
 def in_use(path: Path) -> str | None:
-    """Who is writing into a run folder just now, in words; None when nobody is."""
+    """The process that is writing into a run folder, in words; None if there is none."""
     disk.guard(path)
     lock = path / ".lock"
     if disk.exists(lock):
@@ -81,7 +81,7 @@ def release(path: Path, file: BinaryIO) -> None:
 
 
 def _lock_file(file: BinaryIO) -> None:
-    """Exclusive, not waiting: BlockingIOError when another process has it."""
+    """Lock exclusively without waiting; BlockingIOError if another process holds the lock."""
     try:
         import fcntl
     except ImportError:  # Windows
