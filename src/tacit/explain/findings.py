@@ -194,9 +194,9 @@ def _about_training(summary: Summary, metrics: Sequence[Record]) -> list[str]:
         )
     ours, theirs = series(metrics, "dual/learner_cost"), series(metrics, "dual/expert_cost")
     if len(ours) > 1 and len(theirs) > 1:
-        # Never the first iteration, in which the learner knew no cost. Of the others the last three, because one is
-        # noisy; but of few only the last third, because the learner has hardly begun before. And not for costs that
-        # are next to nothing.
+        # The first iteration does not count, because the learner knew no cost. The last three of the others are
+        # averaged, because one is noisy; in a short run only the last third, because the learner has hardly begun
+        # before. Tiny costs give no warning.
         window = min(3, max(1, (len(ours) - 1) // 3))
         last, reference = ours[-window:].mean(), theirs[-window:].mean()
         if last > STILL_COSTLY * reference and last > 0.05 * ours.max():

@@ -198,8 +198,8 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         words = f"in {clear[0]}, {clear[0].share:.0%} of the agent's steps lie where demonstrators hardly ever are"
         findings.append(Finding("good", words))
     if not differing and not clear:
-        words = "the unconstrained agent does not clearly differ from the demonstrations, in no feature and no pair of "
-        words += "features: there is nothing to learn, or there are too few demonstrations to see it"
+        words = "the unconstrained agent does not clearly differ from the demonstrations in any feature or pair of "
+        words += "features:  there is nothing to learn, or there are too few demonstrations to see it"
         if apart and apart[0].share > 0:
             words += (
                 f" (the largest difference is in {apart[0]}: {apart[0].share:.0%} of its steps, p = {apart[0].p:.2g})"

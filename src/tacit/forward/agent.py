@@ -75,7 +75,7 @@ def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> St
     check(config, env.num_envs)
     rng = np.random.default_rng([seed, 0])
     params = _networks(config, interface, rng, n_critics)
-    # Copies are usually seeded with seed, seed + 1, ...: spread the seeds, or run 1 would share starts with run 0.
+    # Copies are usually seeded with seed, seed + 1, ... Spread the seeds, or run 1 would share starts with run 0.
     env_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
     return State(
         params=params,
@@ -102,7 +102,7 @@ def resume(env: VectorEnv, config: Config, state: State) -> State:
 def _use_threads(env: VectorEnv, threads: int) -> None:
     nets.use_threads(threads)
     use_threads = capabilities(env).use_threads
-    if threads > 1 and use_threads is not None:  # else as many as it was made with
+    if threads > 1 and use_threads is not None:  # otherwise the environment keeps its own number
         use_threads(threads)
 
 

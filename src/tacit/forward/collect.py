@@ -81,7 +81,7 @@ def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
     """The policy's view of the environment. UserError if no policy can run in it."""
     if autoreset_mode(env) not in ("SameStep", "NextStep"):
         raise UserError(
-            "the vector environment must reset its copies by itself, its mode is"
+            "the vector environment must reset its copies automatically, but its mode is"
             f" {env.metadata.get('autoreset_mode')}: make it with"
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
@@ -114,7 +114,7 @@ def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:
 def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Carry:
     """Restore the environments to `carry`, in this or another process."""
     if carry.obs.shape[0] != env.num_envs:
-        raise UserError(f"the state is of {carry.obs.shape[0]} environments, {env.num_envs} were given")
+        raise UserError(f"the state is of {carry.obs.shape[0]} environments, but {env.num_envs} were given")
     access = capabilities(env).state
     if carry.env_state is not None and access is not None:
         access.set(carry.env_state)

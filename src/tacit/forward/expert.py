@@ -94,7 +94,7 @@ def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction 
         return None
     rule = capabilities(env).rule
     if rule is None or not rule.is_bound:
-        raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
+        raise UserError(f"margin needs an environment whose constraint is a bound on a named feature, unlike {env}")
     bound = rule.value + (-margin if rule.relation.startswith(">") else margin)
     below = rule.relation.startswith("<")
 
@@ -111,14 +111,14 @@ def demonstrate(
     """n episodes of the stochastic policy that never break the constraint and last to the horizon (or succeed)."""
     good: list[Trajectory] = []
     drawn = 0
-    while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # without any at first there is little hope
+    while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # give up if the first are all bad
         batch = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn)
         drawn += len(batch)
         good += [batch[int(i)] for i in np.flatnonzero(_exemplary(env, batch, env_id))]
     if len(good) < n:
         raise RunFailed(
             f"only {len(good)} of {drawn} episodes of this expert keep to the constraint and reach the end, "
-            f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
+            f"but {n} are needed: train it longer, or with a margin; the policy is in {run.path / 'model'}"
         )
     chosen = from_trajectories(good[:n], batch.card)
     card = {
@@ -142,13 +142,13 @@ def demonstrate(
 def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
     """Which episodes keep to the constraint from the first state on and end well."""
     if episodes.costs is None:
-        raise UserError(f"{env_id} does not report info['cost']: it is unknown which demonstrations keep to it")
+        raise UserError(f"{env_id} does not report info['cost'], which tells the demonstrations that violate")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
-    # An environment whose episodes end by themselves says which ends are good ones.
+    # If episodes can end early, the environment says which ends are successes.
     can = capabilities(env)
     last = episodes.observations[episodes.row_offsets + episodes.lengths]
     complete = ~episodes.terminated if can.succeeded is None else can.succeeded(last)
-    # Nor may an episode begin in violation: the first state is demonstrated, too.
+    # An episode may not begin in violation either, because its first state is demonstrated, too.
     legal = True if can.rule is None else ~can.rule.violated(episodes.observations[episodes.row_offsets])
     return np.asarray((costs == 0) & complete & legal)
 

@@ -68,6 +68,6 @@ def pid(
     slope = max(0.0, smooth - state.smooth) if state.steps else 0.0
     integral = max(0.0, state.integral + error)
     if ki > 0:
-        integral = min(integral, maximum / ki)  # no wind-up beyond what can act
+        integral = min(integral, maximum / ki)  # prevents wind-up
     value = min(max(0.0, kp * smooth + ki * integral + kd * slope), maximum)
     return replace(state, value=value, integral=integral, smooth=smooth, steps=state.steps + 1)

@@ -117,8 +117,8 @@ def gather(env: VectorEnv, config: Config, state: State) -> tuple[State, collect
     rollout, carry = collect.collect(env, policy_of(state), state.carry, steps, rng)
     stats = state.obs_stats
     if stats.count == 0 and agent.normalises(config, state.interface):
-        # The very first rollout sets the scale before anything is learned from it; the fresh policy hardly looks at
-        # the observation. Later rollouts are taken in after the update (see `improve`).
+        # The first rollout sets the scale before anything is learned from it, because a fresh policy hardly depends on
+        # the observation. Later rollouts update the scale after the policy (see `improve`).
         stats = normalize.update(stats, rollout.obs.reshape(len(rollout), -1))
     state = replace(state, carry=carry, obs_stats=stats, rng=dict(rng.bit_generator.state))
     return replace(state, steps=state.steps + len(rollout)), rollout
@@ -191,7 +191,7 @@ def improve(
     stats, factor = state.obs_stats, state.lr_factor
     if hold_policy:
         # Adam counts the steps of policy and critics together: moments that stayed 0 while it counted would make the
-        # policy's first steps three times too long. It begins anew.
+        # policy's first steps three times too long. So Adam is reset.
         params = nets.Params(state.params.actor, params.critics)
         opt_state = agent.optimiser().init(params)
     else:

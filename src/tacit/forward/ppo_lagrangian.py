@@ -196,7 +196,7 @@ def iterate(
     if not learner.reward_scale.stats.frozen:
         size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iteration + 1, RBAR_HORIZON)
         rbar = max(rbar, size)
-    # Where there has been no reward at all, an average step of it cannot be a unit.
+    # Without any reward so far, rbar is 0 and cannot be a unit.
     unit = (rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
     penalty = state.multiplier.value * unit
     cost_scale = state.cost_scale
@@ -206,7 +206,7 @@ def iterate(
         learner, metrics = ppo.improve(config, learner, rollout, [signal], hold_policy=hold_policy)
     else:
         learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
-        # A critic learns values of ordinary size; what the scales have changed is put right in the weight.
+        # Critics learn values of ordinary size. The weight corrects for their scales.
         cost_scale = normalize.track_returns(cost_scale, charged, rollout.done, config.cost_gamma)
         if config.penalty_unit != "advantage":
             penalty *= cost_scale.std / (learner.reward_scale.std if config.normalize_reward else 1.0)

@@ -196,7 +196,7 @@ def update_at_once(
     """The same as `update` for a training without early stop: policy and critics learn in parallel."""
     rows, about = _jit_samples(params, batch, hyper, relative)
     for_actor, for_critics = agent.parted(opt_state)
-    with ThreadPoolExecutor(1) as pool:  # starting a thread costs nothing beside an update
+    with ThreadPoolExecutor(1) as pool:  # starting a thread takes far less time than an update
         task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
         critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
         policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)

@@ -112,7 +112,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any, needs_cost: b
             env.reset(seed=0)
             info = env.step(env.action_space.sample())[4]
             if "cost" not in {**info, **info.get("final_info", {})}:
-                raise UserError(f'{env_id} does not report info["cost"], the true cost that this agent is to be told')
+                raise UserError(f'{env_id} does not report info["cost"], the true cost that this agent needs')
 
 
 def train_policy(

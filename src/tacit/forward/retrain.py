@@ -109,14 +109,15 @@ def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
     else:
         arrays = storage.load_arrays(_samples(source))[0]
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
-        width = cost.inputs.obs_size + cost.inputs.act_size  # a part of a cost may not read the actions that were kept
+        width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
     tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
     charge = Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
     if charge.nothing and not free:
         raise UserError(
-            f"the cost of {source.path} forbids nothing that its learner tried: at most {top:.4g}, and demonstrations "
-            f"cost up to {tau:.4g}; nothing would be charged. --charge budget or raw charges the cost itself"
+            f"the cost of {source.path} forbids nothing that its learner tried, so nothing would be charged: "
+            f"the learner's states cost at most {top:.4g}, and the threshold is {tau:.4g}. "
+            "Use --charge budget or --charge raw to charge the cost itself"
         )
     return charge
 
@@ -210,7 +211,7 @@ def bring(run: Run, config: Config) -> None:
     with run:
         if demos is not None:
             save(demos, run.path / "demos.npz")
-        run.save_model(MODEL, *cost.to_arrays())  # last: where it is, all is there
+        run.save_model(MODEL, *cost.to_arrays())  # last, so that its presence means that all is there
 
 
 def frozen(run: Run) -> tuple[Cost, Charge]:
@@ -232,7 +233,7 @@ def _copy_of(run: Run) -> Path:
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     if not config.cost:
-        raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
+        raise UserError("no cost is named: use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
     references.check(env_id, env_kwargs, config)
     if not config.sha256:
         prepare(Run.open(config.cost), env_id, env_kwargs, config)

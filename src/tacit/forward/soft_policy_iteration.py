@@ -82,7 +82,7 @@ def plan(mdp: MDP, reward: np.ndarray, beta: float, value: np.ndarray | None = N
             if best is None or residual < best.residual:
                 best = Plan(value, q, log_policy, residual, iteration)
             elif residual <= 100 * rounding / (1.0 - mdp.discount):
-                break  # as small as it gets
+                break  # rounding prevents a smaller residual
             if residual <= rounding:
                 break
         value = PolicyResponse(mdp, np.exp(log_policy)).value_of(reward - beta * log_policy)

@@ -88,7 +88,7 @@ def fit_rows(
     )
 
     ones = np.ones((MINIBATCHES, BATCH), np.float32)
-    # Half of the learner's rows evenly, half by their cost: the few that lie beyond a boundary say where it is.
+    # Draw half of the learner's rows evenly and half by cost, because the few beyond a boundary say where it is.
     likely = np.cumsum(np.maximum(cost, 0.0) + 1e-6)
     by_cost = np.searchsorted(likely, rng.random((MINIBATCHES, BATCH // 2)) * likely[-1]).clip(0, len(learner) - 1)
     evenly = rng.integers(len(learner), size=(MINIBATCHES, BATCH - BATCH // 2))

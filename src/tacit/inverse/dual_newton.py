@@ -132,7 +132,7 @@ def minimise(objective: Objective, size: int, schedule: Schedule, give_up: Calla
     done = 0
     for beta in betas:
         last = beta == betas[-1]
-        # Earlier stages only lead the way: their barrier need not be finer than their entropy, nor their end reached.
+        # Earlier stages only provide a start. They need not converge, and their barrier can be as coarse as the entropy.
         target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
         until = schedule.max_iterations if last else min(schedule.max_iterations, done + STAGE)
         point = objective.at(weights, beta, point)
@@ -189,7 +189,7 @@ def _barrier_step(
         value = merit(trial)
         if value <= start + ARMIJO * length * descent + 0.1 * rounding:
             break
-        # Near the solution differences of values are all rounding; the slope along the step still tells.
+        # Near the solution, differences of values are mere rounding, but the slope along the step is still reliable.
         if value <= start + rounding:
             ahead = float((trial.gradient + tau - tau / trial.weights) @ direction)
             if abs(ahead) <= 0.9 * abs(descent):
@@ -225,7 +225,7 @@ def _active_set(
         return max(float((-p.gradient).max(initial=0.0)), float(p.weights @ np.abs(p.gradient)))
 
     candidate = objective.at(np.where(point.weights < slack, 0.0, point.weights), beta, point)
-    # Dropping the inactive multipliers may cost accuracy when the problem is degenerate; a few steps win it back.
+    # Dropping the inactive multipliers may lose accuracy in a degenerate problem. A few steps recover it.
     best, since_best = point, 0
     for _ in range(max(1, min(30, budget))):
         enough = max(kkt(best), schedule.tolerance) if best is point else kkt(best)
@@ -241,7 +241,7 @@ def _active_set(
         direction = candidate.newton_solve(frozen, np.where(free, -candidate.gradient, 0.0))
         if not np.isfinite(direction).all():
             break
-        # Where the Hessian is all but singular (multipliers that ought to be infinite) the step is not to be believed.
+        # If the Hessian is nearly singular (a multiplier should be infinite), the step is unreliable and is shortened.
         longest = float(np.abs(direction).max(initial=0.0))
         allowed = float(candidate.weights.max(initial=0.0)) + 1.0
         direction *= min(1.0, allowed / max(longest, 1e-300))

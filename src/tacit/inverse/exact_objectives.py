@@ -238,7 +238,7 @@ class CausalLikelihood(Problem):
 
     def attention(self, point: DualPoint) -> np.ndarray:
         # The exact Hessian weighs each state's covariance with the visits that start from m; negative ones are dropped
-        # to keep the Newton system positive definite; a share of the Fisher weights keeps demonstrated states in.
+        # to keep the Newton system positive definite. A share of the Fisher weights keeps demonstrated states in it.
         explained = point.response.visits_explaining(self._flat_counts)
         fisher = self.counts.sum(axis=-1)
         return np.maximum(explained, 0.01 * fisher)[..., None] * point.plan.policy

@@ -67,7 +67,7 @@ class Diagnosis:
             "states less often than any policy can, or never."
         )
         if self.uniform_slack is not None:
-            # A little more than the least: three digits typed in as printed must do.
+            # Slightly more than the minimum, so that the three printed digits suffice.
             text += f" A budget of {1.01 * self.uniform_slack:.3g} more on every feature has a solution."
         if self.statistical_budget is not None:
             text += (
@@ -136,7 +136,7 @@ def decide(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | N
     """A proof of infeasibility, or None when there is a solution (or the problem is too large for the program)."""
     if _variables(mdp) > LARGE:
         return None
-    # In units of each feature's size: the answer must not depend on what the user measures them in.
+    # In units of each feature's size, so that the answer does not depend on the user's units.
     sizes = feature_sizes(features)
     slack, ray = smallest_uniform_slack(mdp, features, limit, sizes)
     if not slack > TOLERANCE:

@@ -66,8 +66,8 @@ def init(
     offsets = np.zeros((d, thresholds))
     if thresholds:
         signs = np.where(np.arange(thresholds) % 2, 1.0, -1.0)
-        # From both ends inwards, closest together at the ends: rising ones lie high, falling ones low, as "too much"
-        # and "too little" do, and what is demonstrated ends somewhere out there.
+        # Thresholds go from both ends inwards, and are closest together at the ends, where demonstrations end. Rising
+        # ones ("too much") lie high, falling ones ("too little") low.
         pairs = math.ceil(thresholds / 2)
         ranks = 0.5 * np.geomspace(1e-3, 1.0, pairs)[np.arange(thresholds) // 2]
         places = np.quantile(z, np.where(signs > 0, 1.0 - ranks, ranks), axis=0).T

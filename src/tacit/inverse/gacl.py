@@ -169,7 +169,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     signal = reward + bonus.reshape(reward.shape)
     if config.absorbing and expert.absorbed == 0:
         signal += price_of_ending(bonus, config.gamma) * rollout.terminated
-    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+    # The critics do not know a cloned policy yet, and their first errors would spoil it.
     number, steps = state.iteration - 1, config.rollout_steps
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, steps))
     if clone.released(config, number, steps):

@@ -51,7 +51,7 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
         raise ValueError(f"identifiability needs the eigenvectors of a {size} x {size} matrix; the limit is {LARGEST}")
     hessian, size_of_features = _hessian(mdp, solution)
     values, vectors = np.linalg.eigh(hessian)
-    # Where there is nothing to decide all eigenvalues are rounding: none is large beside the features themselves.
+    # If there is nothing to decide, all eigenvalues are mere rounding, small compared with the features themselves.
     null = values <= max(NULL * float(values[-1]), 1e-14 * size_of_features)
     hidden = null if n_demonstrations is None else (n_demonstrations * values / solution.beta < 1.0) | null
     unknown = np.clip((vectors[:, hidden] ** 2).sum(axis=1), 0.0, 1.0)

@@ -98,15 +98,15 @@ def save_samples(run: Run, state: State, expert: samples.Expert, rows: int = 400
     def thinned(array: NDArray[Any]) -> NDArray[Any]:
         return array[:: max(1, -(-len(array) // rows))].astype(np.float32)
 
-    # Of a short run the first phases, when nothing was constrained yet, are not what the learner does now.
+    # In a short run, the first phases came before any constraint and do not show what the learner does now.
     phases = min(10, max(1, len(state.replay) // 2))
     last = state.replay[-phases:].reshape(-1, state.replay.shape[-1])
-    # All phases alike: what a policy did that was able but not yet constrained says most about a constraint.
+    # All phases count, because a capable but not yet constrained policy says most about a constraint.
     history, truth = state.replay.reshape(-1, state.replay.shape[-1]), state.replay_truth.reshape(-1)
     names = {"nominal": state.nominal, "learner": last, "history": history, "expert": expert.rows}
     names |= {"nominal_truth": state.nominal_truth, "history_truth": truth}
     names |= {"learner_truth": state.replay_truth[-phases:].reshape(-1)}
     arrays = {name: thinned(array) for name, array in names.items()}
-    # Thinned rows miss the extremes, and those are what the demonstrations say about a boundary.
+    # Thinned rows miss the extremes, which are the evidence about a boundary.
     arrays["expert_range"] = np.stack([expert.rows.min(axis=0), expert.rows.max(axis=0)]).astype(np.float32)
     storage.save_arrays(run.path / "samples.safetensors", arrays, {"names": list(state.inputs.names)})

@@ -107,7 +107,7 @@ class Method(Saving, trainer.Method):
         self, config: Any, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
         """The forward half after the bootstrap; `first` is the one before it."""
-        # Steps without cost say nothing about the size of costs to come.
+        # Steps without cost say nothing about the size of later costs.
         return replace(forward, cost_scale=first.cost_scale, multiplier=first.multiplier)
 
     def replay_phases(self, config: Any) -> int:
@@ -200,7 +200,7 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     cost = method.charged(config, state, rng)
     first = method.before_forward(config, state, rng)
     ending = method.terminal_cost(config, state, expert)
-    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+    # The critics do not know a cloned policy yet, and their first errors would spoil it.
     phase_number, steps = state.iteration - 1, config.forward_steps
     hold = clone.held(config, phase_number, steps)
     forward, rollouts, metrics, charged = forward_phase(method, env, config, first, steps, cost, ending, hold=hold)

@@ -135,7 +135,7 @@ class Config(loop.Config):
             **{name: (getattr(ppo_lagrangian.Config, name), OWN_MULTIPLIERS) for name in RETIRED},
             "multiplier": ("fixed", OWN_MULTIPLIERS),
         },
-        # A clone is held still until the critics know it; with one critic the scale of rewards follows the cost.
+        # Revision 2 freezes a clone while the critics warm up, and does not freeze a single critic's reward scale.
         revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
     )
 
@@ -218,8 +218,8 @@ def _minibatches(
     recent = draw(*learner, config.dual_batch - old)
     if not old:
         return Batches(*demonstrated, *recent)
-    # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
-    # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
+    # Earlier phases stand in for the present one and get the same total mass. Their costly rows are drawn more often.
+    # That is harmless: where no demonstration goes, (3) does not depend on how often the learner goes there.
     rows = state.replay.reshape(-1, state.replay.shape[-1])
     rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
     mass = learner[1].sum()
@@ -303,7 +303,7 @@ class MCE(loop.Method):
     def after_bootstrap(
         self, config: Config, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
-        # A single critic's scale is that of R - c, and there has been no c yet. A clone's is still to be found.
+        # A single critic needs the scale of R - c, and there has been no c yet. A clone's scale is not known either.
         if config.start == "nominal" and config.critics == "separate":
             return ppo_lagrangian.freeze_reward_scale(forward)
         return forward

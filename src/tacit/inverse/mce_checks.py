@@ -68,7 +68,7 @@ def warn_of_survival(config: Config, evidence: Evidence) -> None:
     """Warn if only the learner's episodes end early and nothing prices that."""
     if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
         warnings.warn(
-            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
-            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
+            f"the learner's episodes end early, the demonstrations' do not, and moments \"{config.moments}\" sets no "
+            'price on that: the learner may learn to end episodes (survival bias). Use moments "absorbing", which sets one',
             stacklevel=1,
         )

@@ -111,13 +111,13 @@ def entropy_likelihood(mdp: MDP, pairs: Trajectories, beta: float, forbidden: np
         total[forbidden[states].any(axis=0)] = -np.inf
     log_z = np.where(forbidden, -np.inf, 0.0)
     for t in reversed(range(horizon)):
-        # What a demonstration that breaks off might have done afterwards.
+        # A demonstration that was cut off may have continued in any way.
         total += log_z[last_states[lengths == t + 1]].sum(axis=0)
         ahead = _log_sum_exp(log_p[:, None] + log_z[matrix.indices], begins)
         log_z = log_z.copy()
         log_z[live] = _log_sum(reward + ahead.reshape(len(live), n_actions, -1))
         log_z[forbidden] = -np.inf
-    with np.errstate(invalid="ignore"):  # -inf minus -inf: no trajectory is left, and none of the demonstrations
+    with np.errstate(invalid="ignore"):  # -inf minus -inf, if no trajectory is possible
         return np.nan_to_num((total - log_z[starts].sum(axis=0)) / len(pairs), nan=-np.inf, neginf=-np.inf)
 
 

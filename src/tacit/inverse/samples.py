@@ -101,7 +101,7 @@ class Phase:
 
     def weight(self, moments: str, gamma: float) -> Array:
         if moments == "sum":
-            # Self-normalised: the phase cuts episodes at both ends, their number is not a whole one.
+            # Self-normalised, because the phase cuts episodes at both ends, so their number is not a whole one.
             powers = gamma**self.times
             expected = (1.0 - gamma**self.mean_length) / (1.0 - gamma) if gamma < 1 else self.mean_length
             return (powers * (expected / powers.sum())).astype(np.float32)
@@ -206,7 +206,7 @@ def require_features(inputs: Inputs, rows: Array, where: str) -> None:
 def thinned(rows: Array, most: int) -> Array:
     """At most `most` of the rows. The choice depends only on the number of rows.
 
-    Copies of the environment take turns in rows, so that every fourth row would be two copies of eight.
+    Copies of the environment take turns in rows, so every fourth row would come from only two of eight copies.
     """
     return rows if len(rows) <= most else rows[np.random.default_rng(0).permutation(len(rows))[:most]]
 
@@ -216,7 +216,7 @@ def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
     if not any(rollout.rew.any() for rollout in rollouts):
         warnings.warn(
             f"no reward in {sum(map(len, rollouts)):,} steps of the nominal policy: a constraint is what keeps agents "
-            "from a reward, and without one everything that is not demonstrated looks forbidden, by choice alone",
+            "from a reward, and without a reward everything that is not demonstrated looks forbidden",
             stacklevel=1,
         )
 

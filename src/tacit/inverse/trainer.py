@@ -206,14 +206,14 @@ def _warn_of(demos: Demonstrations) -> None:
     """Warn about demonstrations that fit the environment but are few, or were made with another simulator version."""
     if len(demos) < FEW_DEMONSTRATIONS:
         warnings.warn(
-            f"only {len(demos)} demonstrations: what they never do by chance looks forbidden; "
-            f"at least {FEW_DEMONSTRATIONS} are better, the paper uses 10 to 50",
+            f"there are only {len(demos)} demonstrations: what is missing from them by chance looks forbidden. "
+            f"Use at least {FEW_DEMONSTRATIONS} (the paper uses 10 to 50)",
             stacklevel=1,
         )
     made, here = (demos.card.get("versions") or {}).get("mujoco"), versions(("mujoco",)).get("mujoco")
     if made and here and made != here:
         warnings.warn(
-            f"the demonstrations were made with MuJoCo {made}, this is {here}: trajectories differ between versions",
+            f"the demonstrations were made with MuJoCo {made}, but this is {here}: trajectories depend on the version",
             stacklevel=1,
         )
 

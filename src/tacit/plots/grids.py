@@ -183,7 +183,7 @@ def _cell(axes: Axes, row: int, col: int, colour: str, alpha: float, gid: str | 
     patch = Rectangle((col - 0.5, row - 0.5), 1, 1, facecolor=(colour, float(alpha)), linewidth=0, gid=gid)
     patch.set_antialiased(False)
     axes.add_artist(patch)
-    patch.set_clip_on(False)  # shorter files
+    patch.set_clip_on(False)  # makes files smaller
 
 
 def _cells_as_image(
@@ -251,10 +251,10 @@ def _draw_bar(figure: Figure, axes: Axes, panel: Panel) -> None:
     place = axes.get_position()
     height = figure.get_size_inches()[1]
     bar = figure.add_axes((place.x0, 0.4 / height, place.width, 0.1 / height))
-    # Shapes and not an image, so that a page can exchange the colour here as in the cells.
+    # Shapes instead of an image, so that a page can change the colour as in the cells.
     steps = 48
     for step in range(steps):
-        # Each reaches to the right end and adds a little: rectangles side by side would show seams.
+        # Each rectangle extends to the right end and adds a little, because adjacent rectangles would show seams.
         left, alpha = step / steps, 1 / (steps - step)
         bar.add_artist(Rectangle((left, 0), 1 - left, 1, facecolor=(colour, alpha), linewidth=0))
     bar.set(xlim=(0, 1), ylim=(0, 1))

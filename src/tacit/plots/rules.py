@@ -96,7 +96,7 @@ def cells(explanation: CellExplanation, parts: Sequence[str] = PARTS, *, format:
     places = [(r, c) for r, line in enumerate(layout) for c, mark in enumerate(line) if mark != "#"]
     row, col = np.array(places).T
     marked, unknown = ({tuple(cell) for cell in part} for part in (explanation["cells"], explanation["unknown"]))
-    several = len(parts) > 1  # one alone is named by whoever shows it
+    several = len(parts) > 1  # a single picture gets its title from the page
     panels = {
         "map": Panel(title="the map" if several else ""),
         "forbidden": Panel(

@@ -54,7 +54,7 @@ def record(
     with _drawing(env_id, env_kwargs) as env:
         obs, _ = env.reset(seed=seed)
         rate = frames_per_second(env)
-        # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
+        # With the default blocks of 16 pixels, ffmpeg would rescale the picture. The codec only needs even sides.
         options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if mp4 else {"duration": 1000 / rate}
         get_writer: Any = imageio.get_writer
         with disk.written_elsewhere(target) as draft, get_writer(draft, **options) as film:
@@ -98,8 +98,8 @@ def filmstrip(
 ) -> Filmstrip:
     """Pictures of one episode. UserError if the environment draws none; it may also raise exceptions of its own."""
     with warnings.catch_warnings(), _drawing(env_id, env_kwargs) as env:
-        warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
-        # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
+        warnings.simplefilter("ignore")  # such as those about missing render modes
+        # Run the episode twice: first to count its steps, then to take the pictures, which is slow.
         rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
         steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
         taken = _episode(env, policy, seed, max_steps, steps)[2]

@@ -38,21 +38,21 @@ GRID, AROUND = 400, 32
 """Number of values along a feature, and of demonstrated states to average the cost over."""
 Window = tuple[float, float]
 COLUMNS = (
-    Metric("forbidden", "Where the map's cost, the other features as demonstrated, passes what demonstrations cost."),
+    Metric("forbidden", "Where the map costs more than demonstrations do, with the other features as demonstrated."),
     Metric("demonstrated", "The nearest value that occurs in a demonstration."),
     Metric(
         "between demonstrations and boundary",
-        "How far apart the two are. No demonstration goes there, so the data cannot tell whether and where in it the "
-        "true limit lies.",
+        "The distance between the two. No demonstration goes there, so the data cannot tell whether the true limit "
+        "lies there, or where.",
     ),
-    Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
+    Metric("tried beyond", "Share of the states that the learner tried (with the bootstrap) beyond the boundary."),
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
 )
 """Columns of the table of boundaries."""
 BESIDE_THE_RULE = (
-    "These boundaries lie where the map passes its own level, those of “The rule” where the cost passes the threshold "
-    "of the rule, so their digits may differ; and what is not known there may go on past the boundary, as far as the "
-    "data leave open where it lies."
+    "These boundaries lie where the map crosses its own level. Those of “The rule” lie where the cost crosses the "
+    "threshold of the rule, so the digits may differ. The unknown range of “The rule” may extend past the boundary, as "
+    "far as the data leave its place open."
 )
 
 
@@ -263,7 +263,7 @@ def _rule(explanation: Explanation, anchor: str) -> str:
     try:
         sentence, *facts = _joined(in_words(explanation))
         if explanation["kind"] == "cells":
-            # Maps one by one: side by side in one picture they would be too small to read on a phone.
+            # One picture per map, because maps side by side would be too small to read on a phone.
             images = [cells(explanation, (part,)) for part in PARTS]
         else:
             images = [strips(explanation)]
@@ -271,10 +271,10 @@ def _rule(explanation: Explanation, anchor: str) -> str:
         return ""
     caption = (
         "Green is demonstrated; amber is where the true boundary may lie, because no demonstration goes there; orange "
-        "is forbidden wherever in the amber band it lies."
+        "is forbidden wherever in the amber band the boundary lies."
         if explanation["kind"] == "features"
-        else "Outlined cells are forbidden; struck through are those that neither the demonstrations nor an agent that "
-        "follows the reward alone enters."
+        else "Outlined cells are forbidden. Neither the demonstrations nor an agent that follows only the reward "
+        "enters the cells that are struck through."
     )
     if explanation["confidence"] is not None:
         caption += " The horizontal bar is where costs from resampled demonstrations put the boundary."
@@ -322,6 +322,6 @@ def _thresholds(calibration: Mapping[str, CalibrationEntry]) -> str:
     head = ["", "threshold", "held out", "accepts at least", "with 95 % confidence", "rejects: trajectories", "steps"]
     words = (
         "A demonstration drawn like those that were held out stays below the threshold at every step with the given "
-        "probability: a guarantee about false alarms. What is rejected of an agent without constraint is its power."
+        "probability: a guarantee about false alarms. The share that it rejects of an unconstrained agent is its power."
     )
     return f"<h3>Thresholds with a guarantee</h3><p>{words}</p>" + table("thresholds", head, rows)

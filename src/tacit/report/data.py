@@ -125,7 +125,7 @@ def load_run(run: Run) -> RunData:
 
     summary = _checked_summary(attempt("summary.json", lambda: run.read("summary.json"), {}, True), notes)
     exact = run.config["algo"] == "mce-exact"
-    # Where there is no solution there is little to draw.
+    # A run without a solution has few arrays to draw.
     solved = exact and summary.get("status") != "infeasible"
     arrays, metadata = attempt(
         "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), NOTHING, solved
@@ -192,7 +192,7 @@ def _sampled(
     )[0]
     costs: dict[str, LearnedCost] = {}
     for name, file in files.items() if samples else ():
-        expected = name == "cost" or run.config["algo"] == "mce"  # other methods' cost is their map
+        expected = name == "cost" or run.config["algo"] == "mce"  # other methods have no separate map
         for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), expected):
             costs[name] = cost
     widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}

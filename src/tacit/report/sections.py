@@ -82,7 +82,7 @@ def numbers(data: RunData, anchor: str) -> Section | None:
         body += metric_table(judged, quality, QUALITY_KEYS)
         body += _detection(data)
     elif "threshold" in data.summary:
-        body += "<p>The learner tried nothing that breaks the true constraint: the cost cannot be judged by it.</p>"
+        body += "<p>The learner never broke the true constraint, so the cost cannot be judged against it.</p>"
     return Section("Numbers", body) if body else None
 
 
@@ -175,8 +175,8 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             "What cannot be known",
             "0 known, 1 not known",
             "unknown",
-            "How little the demonstrations say about the cost of each cell: whatever it were, the same behaviour would "
-            "have been seen.",
+            "How little the demonstrations say about the cost of each cell. At 1, any cost "
+            "would give the same behaviour.",
         ),
     ]
     truth = arrays.get("true_constraint")
@@ -194,7 +194,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             scale="log" if ramp == "visits" else "linear",
             vmax=1.0 if name == "unknown" else None,
             outline=truth,
-            # A cost that is there is seen; hatching marks what only looks free.
+            # A cost is visible without hatching. Hatch only cells that look free because nothing is known.
             hatch=(arrays["unknown"] > 0.5) & (values <= 0.05 * values.max())
             if ramp == "cost" and "unknown" in arrays
             else None,
@@ -367,7 +367,7 @@ def film(data: RunData, anchor: str) -> Section | None:
     title, config = "The policy at work", data.config
     try:
         strip = filmstrip(config["env"], config["env_kwargs"], data.policy, seed=config["seed"])
-    # Simulators, drivers and graphics libraries are other people's: whatever they raise, the report goes on.
+    # Simulators, drivers and graphics libraries may raise anything. The report continues without pictures.
     except Exception as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         return Section(title, f'<p class="missing">No pictures: {coded(reason)}.</p>')
@@ -399,7 +399,7 @@ def _frames(strip: Filmstrip) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Where it comes from
+# Provenance
 
 
 def provenance(data: RunData, anchor: str) -> Section | None:

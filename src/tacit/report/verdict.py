@@ -72,7 +72,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
     if certified and not infeasible:
         sentences.append(certified)
     if not sentences:
-        sentences = ["This run folder holds no summary yet; what it does hold follows."]
+        sentences = ["This run folder has no summary yet. The sections below show what it has."]
     body = "".join(f"<p>{sentence}</p>" for sentence in sentences)
     if not infeasible:
         body += _key_numbers(data) + _doubts(data)
@@ -235,7 +235,7 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
 
         items = "".join(f"<li><code>budget={amount(row)}</code> {coded(row.get('why', ''))}</li>" for row in budgets)
         what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
-        parts.append(f"<h3>Budgets that would do</h3><p>{what}</p><ul>{items}</ul>")
+        parts.append(f"<h3>Budgets that give a solution</h3><p>{what}</p><ul>{items}</ul>")
     return Section("Why, and what to do", "".join(parts)) if parts else None
 
 

@@ -42,14 +42,14 @@ def look(row: str, rows: Sequence[str]) -> dict[str, Any]:
         return {"color": SOFT, "linestyle": REFERENCE_DASHES[row], "linewidth": 1.3}
     others = [name for name in rows if name not in REFERENCE_DASHES and name not in METHOD_COLOURS]
     place = METHOD_COLOURS[row] if row in METHOD_COLOURS else others.index(row)
-    # Exact methods beside the deep ones begin where those end.
+    # Exact methods in a figure with deep ones get the colours after theirs.
     shift = 4 if row not in METHOD_COLOURS and any(name in METHOD_COLOURS for name in rows) else 0
     index = place + shift
     return {"color": COLOURS[index] if index < len(COLOURS) else INK, "linestyle": "-"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# During training
+# Figures of training
 
 
 def training(
@@ -192,7 +192,7 @@ def _mean_and_seeds(axes: Any, chosen: Sequence[Curves], key: str, scale: float,
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Of finished runs
+# Figures of finished runs
 
 
 def values(experiment: Experiment, results: Results) -> bytes:
@@ -208,7 +208,7 @@ def values(experiment: Experiment, results: Results) -> bytes:
         reach = float(np.ptp(list(places.values()))) if len(groups) > 1 else 1.0
         for axes, (label, of) in zip(all_axes[0], panels.items(), strict=True):
             for index, row in enumerate(rows):
-                # Sideways a little, so that bars do not cover each other.
+                # Shift each row sideways a little, so that bars do not cover each other.
                 shift = (index - (len(rows) - 1) / 2) * 0.006
                 points = _means(results, places, row, of)
                 if len(points):

@@ -12,8 +12,8 @@ from tacit.reproduce.experiment import Group, Row, Settings
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
 REFERENCES = ("ppo", "rcpo")
 CONTROLS = {
-    # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
-    # (Run by ME-ICRL's loop with a multiplier of 0: what its cost is, and how it is learned, makes no difference.)
+    # This agent begins as a clone and follows only the reward. It shows how much of a method's result is due to its
+    # start. It runs in ME-ICRL's loop with a multiplier of 0, so the learned cost has no effect.
     "ppo, cloned": Row(
         "me-icrl",
         settings={"multiplier": "fixed", "multiplier_init": 0.0, "start": "clone", "lr_constraint": 0.05, "delta": 0.5},

@@ -45,7 +45,7 @@ def collect(job: Job, run: Run) -> Record:
         **agents_of(summary["table"], METRICS),
         "expert": None if demonstrated is None else evaluation(demonstrated),
         "cost_quality": summary.get("cost_quality"),
-        "detection": quality.of_run(run) or summary.get("detection"),  # by today's definitions
+        "detection": quality.of_run(run) or summary.get("detection"),  # measured again, by the present definitions
         "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),
@@ -248,7 +248,7 @@ def rows_in(results: Results, order: Sequence[str]) -> list[str]:
 def _there(order: Sequence[str], names: set[str]) -> list[str]:
     there = [name for name in order if name in names]
     if not there:
-        raise ValueError(f"none of {', '.join(order)} is among its runs")
+        raise ValueError(f"it has no runs of {', '.join(order)}")
     return there
 
 

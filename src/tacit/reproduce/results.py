@@ -120,7 +120,7 @@ def write(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
             record["build"] = content["builds"].index(build)
         content["runs"] = runs
     beside = curves_file(path)
-    if bulky:  # first: without it the other file would promise what is not there
+    if bulky:  # written first, because the other file refers to it
         content["curves"] = beside.name
         data = storage.to_json(bulky).encode()
         storage.atomic_write_bytes(beside, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
@@ -156,7 +156,7 @@ def records_in(folder: str | os.PathLike[str]) -> list[Record]:
             content = read(file, curves=False)
         except UserError:
             continue
-        # A quick run mostly starts: it says nothing about how long the others take.
+        # A quick run spends its time on start-up, so it says nothing about how long other runs take.
         runs = content.get("runs") if isinstance(content, dict) and not content.get("quick") else None
         records += runs if isinstance(runs, list) else []
     return records
@@ -195,7 +195,7 @@ def _rounded(value: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Records as a table: {"columns": [names, ...], "rows": [[which names, value, ...], ...]}. Names of nested entries are
-# joined by dots. Records with other entries have other names, so that what a record lacks is told from what is null.
+# joined by dots. Records with different entries have different lists of names, so a missing entry differs from a null.
 
 
 def _packed(value: Any) -> Any:

@@ -47,7 +47,7 @@ def chosen_labels(jobs: Iterable[Job], words: Sequence[str]) -> set[str]:
         named = [label for label in labels if word in (label, *label.split(": ", 1))]
         named = named or [label for label in labels if word and word in label]
         if not named:
-            raise UserError(f"--only: no run is about {word!r}; these are there: {', '.join(labels)}")
+            raise UserError(f"--only: no run matches {word!r}; the labels are {', '.join(labels)}")
         chosen |= set(named)
     return chosen
 
@@ -107,7 +107,7 @@ def _task(job: Job, runs: str) -> Task:
         return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
-    except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
+    except UserError as error:  # a cost that forbids nothing cannot be transferred, but others can
         return _postponed(job, str(error))
 
 
@@ -217,7 +217,7 @@ class Runner:
         self._spared = kept if options.keep else {}
         self.before, self.tasks = self._plan(words=options.only)
         self.labels = chosen_labels([task.job for task in self.tasks], options.only)
-        # Once: what is run for others may change the names of what follows.
+        # Computed once, because the first stage may change the names of the runs that follow it.
         left = options.keep or options.no_run
         self.taken = taken_over([task for task in self.tasks if left or task.job.label not in self.labels], kept)
 
@@ -247,7 +247,7 @@ class Runner:
             if self.before:
                 run_tasks(self.before, workers=workers, ray=ray)
                 self.tasks = self._plan(making=True)[1]
-            tried = {task.path: task.message for task in self.before}  # what failed there is not tried again
+            tried = {task.path: task.message for task in self.before}  # failed runs are not tried again
             for task in self.tasks:
                 task.message = tried.get(task.path, task.message)
             todo = [task for task in self._to_do() if can_run(task) and task.path not in tried]
@@ -261,7 +261,7 @@ class Runner:
             if not task.done and task.job.label not in self.labels:
                 task.message = NOT_ASKED_FOR
         results = gather(self.experiment, self.tasks, self.taken)
-        if self.options.only:  # other seeds stay as well
+        if self.options.only:  # records of other seeds are kept
             there = {(task.job.label, task.job.seed) for task in self.tasks}
             results["runs"] += [run for key, run in self.kept.items() if isinstance(key, tuple) and key not in there]
         if not results["runs"]:
@@ -325,7 +325,7 @@ def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple
         return draw(experiment, results)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise UserError(
-            f"{where} does not hold the numbers that are drawn (of another version?): {message_of(error)}"
+            f"{where} lacks numbers that are needed to draw it (is it of another version?): {message_of(error)}"
         ) from None
 
 

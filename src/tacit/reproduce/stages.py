@@ -293,7 +293,7 @@ def mixed(env: str, bad: Sequence[Trajectory], share: float) -> Demonstrations:
     good = clean(env)
     wrong = round(share * len(good))
     if len(bad) < wrong:
-        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, {wrong} are needed")
+        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, but {wrong} are needed")
     both = [*good.subset(np.arange(len(good) - wrong)), *bad[:wrong]]
     card = {**good.card, "source": f"{good.card.get('source')}; {wrong} of {len(good)} by PPO without cost, violating"}
     return replace(from_trajectories(both, card), card=card)

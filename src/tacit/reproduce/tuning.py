@@ -164,7 +164,8 @@ ROBOTS = Tuning(
             {"lr_constraint": 0.05},
             {"multiplier_lr": 0.02},
             {"anneal": 1.0},
-            # Four more: the first ones left alone what makes its cost vanish beside a cloned policy (docs/results.md).
+            # Four more trials. The first four do not change the setting that makes the cost vanish after a cloned start
+            # (docs/results.md).
             {"lr_constraint": 0.05, "delta": 0.0},
             {"delta": 0.0},
             {"lr_constraint": 0.05, "delta": 0.05},
@@ -197,8 +198,8 @@ ROBOTS = Tuning(
 SLIPS = (0.1, 0.3)
 GRID = Tuning(
     groups=tuple(map(slip_name, SLIPS)),
-    # Here everybody begins from nothing and soon walks straight through the wall: either the wall has its price by
-    # then, or one begins where the demonstrators go.
+    # In the gridworld all methods begin untrained and soon walk straight through the wall. Either the cost of the wall
+    # is learned by then, or the policy has to begin as a clone of the demonstrators.
     trials={
         "mce": ({}, {"lr_zeta": 1e-3}, {"minibatches": 300}, {"start": "clone"}),
         "gacl": (

@@ -202,7 +202,7 @@ def reading(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> BinaryIO:
     size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
         file.close()
-        raise UserError(f"{path} has {size} bytes, too many: at most {max_bytes} are read")
+        raise UserError(f"{path} has {size} bytes, which is too many: at most {max_bytes} are read")
     return file
 
 
@@ -255,7 +255,7 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
         except BaseException as error:
             with suppress(OSError):
                 os.unlink(place.at(draft), dir_fd=place.folder)
-            # A full disk does not say which file it is about, and nobody knows the temporary names.
+            # The error of a full disk names no file, and users do not know the temporary names.
             if isinstance(error, OSError) and error.filename in (None, *known_as):
                 error.filename, error.filename2 = os.fspath(path), None
             raise

@@ -105,7 +105,7 @@ class Run:
                 raise UserError(f"cannot make the run folder {path}: {error.strerror}") from None
             lock = acquire(path / ".lock")
             try:
-                if not (path / "config.json").exists():  # nobody was faster
+                if not (path / "config.json").exists():  # no other process has made it meanwhile
                     storage.write_json(path / "provenance.json", provenance(command))
                     # The configuration comes last: a folder that has one is complete enough to open.
                     storage.write_json(path / "config.json", settings)
@@ -180,7 +180,7 @@ class Run:
         """Drop log lines after the newest intact checkpoint, because that work will be done and logged again."""
         newest, files = self._newest_checkpoint(), self._checkpoint_files()
         if newest is None and files:
-            # Starting again in silence would throw away what may be days of work, and the logs of it.
+            # A silent restart could throw away days of work and its logs.
             raise UserError(
                 f"every checkpoint in {files[0].parent} is damaged ({', '.join(file.name for file in files)}): "
                 "put back a copy of one, or remove that folder to start the run again"
@@ -192,7 +192,7 @@ class Run:
             storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
         before = self._provenance()
         again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
-        if newest is None:  # nothing is kept of what was done before: all of it is done now, by this code
+        if newest is None:  # no earlier work is kept, so all of it is done by this code
             self.write("provenance.json", {**before, **again})
             return
         earlier = before.get("resumed")
@@ -293,7 +293,7 @@ class Run:
             if file is not None and Path(file).exists():
                 demos = load(file)
                 if demos.sha256 != recorded.get("sha256", demos.sha256):
-                    raise UserError(f"{file} holds other demonstrations than those that {self.path} was started with")
+                    raise UserError(f"{file} holds other demonstrations than {self.path} was started with")
                 return demos
         raise UserError(f"{self.path} has no demonstrations (demos.npz is missing): start the run again")
 

@@ -98,7 +98,7 @@ class _Sink:
             try:
                 self._queue.put_nowait((kind, dict(record)))
             except queue.Full:
-                self._failure = f"it has not taken the last {QUEUED} records"
+                self._failure = f"it has not accepted the last {QUEUED} records"
         self._tell()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _Sink:
             what = self._failure
             reason = what if isinstance(what, str) else f"{type(what).__name__}: {' '.join(str(what).split())}"
             warnings.warn(
-                f"nothing more of {self._run.name} is logged to {self.name}, and the run goes on: {reason}",
+                f"{self._run.name} is no longer logged to {self.name} ({reason}); the run continues",
                 stacklevel=3,
             )
 
@@ -134,7 +134,7 @@ class _Sink:
                     writer = WRITERS[self.name](self._run, last)
                 skipped = {key: value for key, value in record.items() if key not in ("steps", "iteration")}
                 writer.write(flat(skipped, "eval/" if kind == "eval" else ""), last)
-        # Other people's code, servers and disks: whatever it is, the run is worth more.
+        # Foreign code, servers and disks may fail in any way. The run must not fail with them.
         except BaseException as error:
             self._failure = error
         finally:

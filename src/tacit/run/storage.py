@@ -196,7 +196,7 @@ def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
                 file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
     except OSError as error:
-        error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk does not say
+        error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk names no file
         raise
 
 

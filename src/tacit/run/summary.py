@@ -81,7 +81,7 @@ class Detection(TypedDict):
     on: dict[str, dict[str, float]]
     """{distribution of states: {metric: number}}"""
     rejected: NotRequired[Rejected]
-    """The demonstrations that were held out of learning."""
+    """What the threshold rejects of the demonstrations that were held out of learning."""
 
 
 class Blame(TypedDict):

@@ -72,7 +72,7 @@ def train(run: Run, training: Training) -> Any:
         for state, metrics in training.learn(start):
             _require_finite(state, metrics)
             run.log({"iteration": state.iteration, "steps": state.steps, **metrics})
-            # An iteration may be long: nobody should lose more than minutes.
+            # An iteration may be long, and nobody should lose more than minutes.
             due = state.iteration == 1 or time.monotonic() - saved_at > CHECKPOINT_SECONDS
             if due or state.iteration % training.checkpoint_every == 0 or state.steps >= training.total_steps:
                 save_checkpoint(run, training, state)
@@ -113,7 +113,7 @@ def resume_point(run: Run, training: Training) -> Any:
         return training.from_arrays(saved[1], metadata)
     except UserError as error:
         reason = str(error)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # a hash is no signature
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # intact, but not a state
         reason = (
             f"it does not hold the state of this run ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
         )

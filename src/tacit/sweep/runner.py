@@ -180,7 +180,7 @@ def run_tasks(
                     task.attempts -= 1
                     wait_for_others(task, text)
                 elif status == DONE:
-                    settle(task, "failed", f"the worker finished it, but {task.path} is not there: is it shared?")
+                    settle(task, "failed", f"the worker has finished, but {task.path} is not here: is it shared?")
                 elif status in (FAILED, WRONG) or task.attempts > retries:
                     settle(task, "failed", text)
                 else:
