@@ -90,7 +90,7 @@ def test_a_hanging_sink_does_not_fill_the_memory(run: Run, probe: type[Probe], m
     probe.wait = 30.0
     monkeypatch.setattr(sinks, "QUEUED", 5)
     monkeypatch.setattr(sinks, "PATIENCE", 0.1)
-    with pytest.warns(UserWarning, match="not taken the last 5 records") as said:
+    with pytest.warns(UserWarning, match="not accepted the last 5 records") as said:
         logged(run, 30)
     assert len(said) == 1
     assert len(run.metrics()) == 30

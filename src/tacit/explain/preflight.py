@@ -199,7 +199,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         findings.append(Finding("good", words))
     if not differing and not clear:
         words = "the unconstrained agent does not clearly differ from the demonstrations in any feature or pair of "
-        words += "features:  there is nothing to learn, or there are too few demonstrations to see it"
+        words += "features: there is nothing to learn, or there are too few demonstrations to see it"
         if apart and apart[0].share > 0:
             words += (
                 f" (the largest difference is in {apart[0]}: {apart[0].share:.0%} of its steps, p = {apart[0].p:.2g})"

@@ -132,7 +132,7 @@ def minimise(objective: Objective, size: int, schedule: Schedule, give_up: Calla
     done = 0
     for beta in betas:
         last = beta == betas[-1]
-        # Earlier stages only provide a start. They need not converge, and their barrier can be as coarse as the entropy.
+        # Earlier stages only provide a start. They need not converge, and their barrier may be as coarse as beta.
         target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
         until = schedule.max_iterations if last else min(schedule.max_iterations, done + STAGE)
         point = objective.at(weights, beta, point)

@@ -69,6 +69,6 @@ def warn_of_survival(config: Config, evidence: Evidence) -> None:
     if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
         warnings.warn(
             f"the learner's episodes end early, the demonstrations' do not, and moments \"{config.moments}\" sets no "
-            'price on that: the learner may learn to end episodes (survival bias). Use moments "absorbing", which sets one',
+            'price on that: the learner may learn to end episodes (survival bias). Use moments "absorbing" instead',
             stacklevel=1,
         )

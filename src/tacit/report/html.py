@@ -150,7 +150,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str],
 
 
 SIDES = (
-    "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound for a count of 0, and so a little "
+    "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound for a count of 0, so it is slightly "
     "lower than the upper end of such a range."
 )
 
