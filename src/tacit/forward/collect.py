@@ -178,8 +178,8 @@ def _collect_late(
 ) -> tuple[Rollout, Carry]:
     """A rollout from copies that reset in a step of their own. That step is no sample, so such a copy lags behind.
 
-    All copies step together. They do so until the last one has its T samples. What the others do meanwhile belongs to
-    their running episodes, but not to the rollout: at most as many steps as one copy has resets.
+    All copies step together until the last one has its T samples. Further steps of the other copies belong to their
+    running episodes but not to the rollout. They are at most as many as one copy has resets.
     """
     interface, n = policy.interface, env.num_envs
     obs, act, sent, next_obs, rew, cost, terminated, done = _empty(interface, n_steps, n)

@@ -2,8 +2,8 @@
 
 The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
 and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
-trained to keep that much more distance than the constraint asks for, where the environment declares its rule: behaviour
-that lives at the wall would otherwise step over it now and then under its own noise.
+trained to keep that much more distance than the constraint asks for, where the environment declares its rule: otherwise
+a policy that stays close to the boundary would cross it now and then because of its own noise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A fresh agent with a frozen cost: the re-training test, and the transfer of a cost to another environment.
 
-    tacit retrain RUN                 where the cost was learned: does it work without the policy that it grew up with?
+    tacit retrain RUN                 where the cost was learned: does it work without the policy it was learned with?
     tacit transfer RUN --to ENV       where its inputs have the same names: does it mean anything there?
 
 The agent knows the reward and the frozen cost, nothing else; what counts is how often it breaks the TRUE constraint.

@@ -1,7 +1,7 @@
 """BC2L, a binary classifier as cost: `tacit learn bc2l ENV`. It is ME-ICRL's baseline without a model of behaviour.
 
 A network says how likely a step is the learner's and not demonstrated; that is the cost, c = sigmoid(f) in (0, 1). The
-steps that take turns are those of ME-ICRL (`tacit.inverse.loop`), and the inverse step is logistic regression,
+alternating steps are those of ME-ICRL (`tacit.inverse.loop`), and the inverse step is logistic regression,
 
     J = - E_D log(1 - c) - E_N log c                                                                               (1)
 

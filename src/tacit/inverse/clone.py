@@ -86,10 +86,11 @@ def start_from(
 ) -> ppo_lagrangian.State:
     """The same training with a policy cloned from the demonstrations, and with the scale of their observations.
 
-    The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see, and
-    its rewards are no measure of theirs. The scale of returns is to be found anew. That of observations stays as it is
-    from now on: demonstrations are few, so that every rollout would move it, and with it the policy, which is a
-    function of scaled observations. What demonstrators hardly move has a hundredth of the nominal agent's scale.
+    The nominal agent may have been elsewhere, or have fallen over. Then its scale of observations is too coarse for the
+    experts' movements, and its rewards say nothing about theirs. So the scale of returns is estimated again. The scale
+    of observations is frozen from now on, because demonstrations are few: every rollout would move the scale, and with
+    it the policy, which is a function of scaled observations. Inputs that demonstrators hardly move get a hundredth of
+    the nominal agent's scale.
     """
     learner = state.agent
     obs = learner.interface.encode(demos.observations[demos.rows_before])

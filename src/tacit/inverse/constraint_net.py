@@ -240,9 +240,9 @@ def unit_of(state: Any, config: Any) -> float:
 def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
     """(T * N,) numbers of the trajectories in T steps of N environments, and (T * N,) whether one of a number is whole.
 
-    The steps' own numbers are times (T, N), and ended (N,) marks the episodes that end with the last of them. An
-    episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is seen,
-    but not a whole one.
+    times (T, N) are the step numbers within episodes, and ended (N,) marks the episodes that end with the last step. An
+    episode that began before the first of these steps, or continues after the last, is a trajectory as far as it was
+    seen, but not a whole one.
     """
     starts = times == 0
     starts[0] = True

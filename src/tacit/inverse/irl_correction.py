@@ -123,7 +123,7 @@ def zeroed(net: Net) -> Net:
 def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.random.Generator) -> Any:
     """The training state with a fresh last layer of one network, and a fresh optimiser.
 
-    (With fresh moments for this layer alone and the old count of steps, Adam's next ones would be far too long.)
+    (With fresh moments for this layer and the old step count, Adam's next steps would be far too long.)
     """
     learner = state.agent
 

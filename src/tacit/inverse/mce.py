@@ -235,10 +235,10 @@ def _minibatches(
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
-    By (3); but no more than the cost that most (`absorbing_quantile`) of the learner's living steps stay below. Ending
-    an episode must not be cheaper than living as it does now (from the costliest tenth of its steps it still is), and
-    the ceiling for ever after is a thousand times the reward of a step: a learner that now and then falls by chance
-    would learn of nothing else.
+    It follows (3), but is at most the `absorbing_quantile` of the costs of the learner's living steps. Ending an
+    episode must not be cheaper than living as the learner does now (from the costliest tenth of its steps it still is).
+    The ceiling, paid for ever after, would be a thousand times the reward of a step, and a learner that sometimes falls
+    by chance would learn nothing else.
     """
     if config.moments != "absorbing":
         return 0.0

@@ -22,9 +22,9 @@ and before each pass the step ends early once the model over trajectories has mo
     KL(new || old) = mean[w log w] / mean w - log mean w   > reverse_kl                                              (3)
 
 both from samples of the old model; the second is at most the logarithm of the number of trajectories. Episodes that
-were seen only in part do not count, their steps have a weight of 1: log w grows with the length, and a piece would seem
-another model. Where there is no whole one, log w is that of pieces of equal length. Weights and
-divergences are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
+were seen only in part do not count, and their steps have a weight of 1, because log w grows with the length and a piece
+would look like another model. If no episode is whole, log w is that of pieces of equal length. Weights and divergences
+are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
 
 published_code = True does what the published program did, which is not (1) to (3). Its per-step weights, an array
 (N, 1, 1) times log zeta (N, 1), become an N by N table whose mean is mean(omega) mean(log zeta): weights that never
@@ -86,7 +86,7 @@ def step_weights(log_ratio: Any) -> jax.Array:
 def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Array, jax.Array]:
     """(log w (m,), which of them count (m,)), for trajectories numbered below m of which some are `whole` (m,).
 
-    Pieces count only where there is nothing else, and then as if all were as long as the longest.
+    Incomplete trajectories count only if none is whole. Then their sums are scaled to the length of the longest.
     """
     one = partial(jax.ops.segment_sum, segment_ids=trajectory, num_segments=len(log_ratio))
     log_w, lengths = one(log_ratio), one(jnp.ones_like(log_ratio))

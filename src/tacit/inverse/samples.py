@@ -171,8 +171,8 @@ def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, m
 def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:
     """Centre and scale of each input: those of the narrower of the two distributions.
 
-    Demonstrations that run 200 m and a nominal policy that stays near the start put the boundary somewhere near the
-    start: the narrow one has the resolution there, and arsinh keeps the wide one apart.
+    For example, if demonstrations run 200 m and the nominal policy stays near the start, the boundary is near the
+    start. The narrow distribution has the resolution there, and arsinh keeps the values of the wide one apart.
     """
     columns = list(inputs.columns)
     pair = [(rows[:, columns].mean(axis=0), rows[:, columns].std(axis=0)) for rows in (expert, learner)]

@@ -124,7 +124,7 @@ def _drawing(env_id: str, env_kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """A context with the environment in its picture mode; it is closed afterwards.
 
     Environments that draw with pygame need no screen for pictures. Without one, SDL would print "XDG_RUNTIME_DIR is
-    invalid", which looks like a failure; it is told to do without, unless the user has chosen a driver.
+    invalid", which looks like a failure. So SDL is told to use no screen, unless the user has chosen a driver.
     """
     quiet = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
     added = [name for name in quiet if name not in os.environ]

@@ -70,7 +70,7 @@ def agents_table(
 ) -> str:
     """A table with a row per (name, label, runs); "-" if no run has this kind of policy.
 
-    `expert` is what demonstrators do, for a first line; {} where no run knows them.
+    `expert` has the demonstrators' numbers, for a first line; {} if no run recorded them.
     """
     head = [first, *(column.title for column in columns), *(other.title for other in beside)]
     lines = [f"**{title}**", "", *header(head)]

@@ -167,7 +167,7 @@ def _interval(values: np.ndarray) -> Interval:
 def table(results: Mapping[str, Any]) -> str:
     """One table per column: rows are agents, columns are slips; mean and 95 % interval over demonstration sets.
 
-    Where some sets have no solution, the number of those that have one stands behind.
+    If some sets have no solution, the number of sets with one follows the interval.
     """
     parts = []
     slips = sorted({record["slip"] for record in results["expert"]})

@@ -1,6 +1,6 @@
 """The numbers of one finished run, in the same form for all experiments that collect them.
 
-One form, so that an experiment can take over what another has measured of the same run.
+Because the form is the same, an experiment can reuse another's record of the same run.
 """
 
 from __future__ import annotations

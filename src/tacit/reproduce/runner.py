@@ -64,9 +64,9 @@ def plan(
 ) -> tuple[list[Task], list[Task]]:
     """(runs of the first stage, runs of the experiment). `making` writes the files that are made from the first stage.
 
-    A run that needs what is not there, or cannot use it, is a task that `can_run` refuses, with the reason. First runs
-    are left out for seeds of which everything is finished, `kept` or not named by the `words`. Where the words name
-    some of the first runs too (the same robot, the same noise), only those are planned.
+    A run whose files are missing or unusable becomes a task that `can_run` refuses, with the reason. The first stage is
+    left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the words also name runs of
+    the first stage (the same robot, the same noise), only those are planned.
     """
     with planning():
         if not isinstance(experiment, Staged):
@@ -131,7 +131,7 @@ def can_run(task: Task) -> bool:
 def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
     """Records in `out`, of this experiment and of others that collect the same numbers.
 
-    Of a run that was made more than once, the last counts. Results of another version hold nothing, nor do damaged
+    If a run was made more than once, the last record counts. Results of another version are ignored, and so are damaged
     results of another experiment.
     """
     kept: Kept = {}
@@ -164,8 +164,8 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
 def kept_for(task: Task, kept: Kept) -> Record | None:
     """The earlier record of a task with the same settings. Its run folder may be on another machine.
 
-    What a task learns from may not be here either. Then it has no name yet, and is known by its label, seed and other
-    settings (`tacit.sweep.time.settings_of`; older records have only their number of steps).
+    The files that a task learns from may be missing, too. Then it has no run folder yet, and is recognised by its
+    label, seed and other settings (`tacit.sweep.time.settings_of`; older records have only their number of steps).
     """
     record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
     if record is None:

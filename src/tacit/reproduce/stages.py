@@ -1,27 +1,27 @@
 """Experiments in two stages: the runs of the second stage need files that the first stage makes.
 
 `robots-noise`: after every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of
-position and velocity, for the demonstrator as for the learner. Experts are trained in the noise first (seed 0), also in
-none, and their violation-free episodes are the demonstrations of all methods and seeds; their own row has all of their
-episodes. The controls are the clone with which the methods begin (`bc`), and one that follows the reward alone. VICRL's
-prior in the noise is the published one.
+position and velocity, for the demonstrator as for the learner. Experts are first trained with each noise, and without
+noise (seed 0). Their violation-free episodes are the demonstrations of all methods and seeds; the experts' own row has
+all of their episodes. The controls are the clone with which the methods begin (`bc`), and one that follows the reward
+alone. VICRL's prior in the noise is the published one.
 
 `transfer`: the four methods learn a cost of (x, y) on the Ant, as earlier work did for Point, and a fresh agent follows
 the target's reward and that frozen cost (algorithm `retrain`: what exceeds the usual threshold is charged, 1 at most,
-with a budget of 0). For Point also costs of x alone: the Ant's demonstrations all run one way and hardly know y > 0,
-through which Point must travel. Beside them PPO without cost, and RCPO with the target's true cost. A cost that forbids
-nothing that its learner tried is charged as nothing: such a seed counts as any other. The group Ant has the runs in
-which the costs were learned.
+with a budget of 0). On Point, costs of x alone are tested, too, because the Ant's demonstrations all run one way and
+hardly visit y > 0, where Point must go. PPO without cost and RCPO with the target's true cost are the references. If a
+cost forbids nothing that its learner tried, nothing is charged, and the seed still counts. The group Ant has the runs
+in which the costs were learned.
 
 `retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
-all inputs; also charged as they are, with a budget of what the demonstrations cost ("budget"). Fresh agents have seeds
-of their own (1000 more): with the same seed they would begin with the same network.
+which read all inputs. In the rows "budget", agents are charged the cost itself, with the demonstrations' mean cost as
+budget. Fresh agents have seeds of their own (1000 more): with the same seed they would begin with the same network.
 
-`demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
-(seeds 50 to 52): of their episodes, those that break the constraint at least once take the place of the last 10, 25 or
-40 of the 50. So a violating demonstration is a good one by the reward, and a whole one; nothing tells it from the
-others. Returns are compared with the clean 50. MCE-ICRL is there twice: the preset's large square on demonstrations
-forgives whatever was ever demonstrated; with a small one, as small as the learner's, it matters how often.
+`demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. They are episodes of PPO on the reward
+alone (seeds 50 to 52) that break the constraint at least once, and they replace the last 10, 25 or 40 of the 50. So a
+violating demonstration is a complete episode with a good return, and nothing else distinguishes it. Returns are
+compared with the clean 50. MCE-ICRL has two rows. The preset's large square on demonstrations allows everything that
+was ever demonstrated. With a square as small as the learner's, it matters how often it was demonstrated.
 """
 
 from __future__ import annotations

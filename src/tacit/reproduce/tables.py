@@ -320,8 +320,8 @@ def rows_with_runs(experiment: Experiment, results: Results) -> list[str]:
 def driving(experiment: Experiment, results: Results) -> str:
     """A table per task and kind of policy, a row per method. A note says that the traffic is simulated.
 
-    Some starts break the rule before anybody has acted, so no method reaches zero: beside every violation rate stand
-    that of the expert and the share of such starts.
+    Some starts break the rule before any action, so no method reaches zero. The table also shows the expert's violation
+    rate and the share of such starts.
     """
     rows = rows_with_runs(experiment, results)
     parts = [f"**{SIMULATED[0].upper()}{SIMULATED[1:]}.**"]

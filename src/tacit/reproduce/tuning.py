@@ -1,15 +1,15 @@
 """The record of tuning: four trials per method on robots and in the gridworld, with seeds that no evaluation uses.
 
 Trial 1 is the preset `reference` as it was; each of the others changes what matters most in that method. A trial is
-chosen without looking at the true constraint, by the only thing that a user has as well: what demonstrators earn. Who
-keeps to the constraint cannot earn much more than they do; who fears the wrong things earns less:
+chosen without looking at the true constraint, only by the demonstrators' return, which a user knows as well. An agent
+that keeps to the constraint cannot earn much more than they do. An agent that avoids the wrong things earns less:
 
     score = max(0, 1 - |return / median return of the demonstrations - 1|),    mean over the worlds               (1)
 
-(The median, because three of HalfCheetah's ten demonstrations tumble: by their mean, tumbling now and then is right.)
+(It is the median because three of HalfCheetah's ten demonstrations tumble, and their mean would favour tumbling.)
 
-The trial with the largest (1) is chosen. The true violations stand beside it, and the trial that they would have
-chosen, so that one sees what the choice was worth.
+The trial with the largest (1) is chosen. The table also shows the true violations and the trial that they would have
+chosen, so that readers can judge the choice.
 """
 
 from __future__ import annotations

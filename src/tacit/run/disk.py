@@ -234,7 +234,7 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
     """Open `path` for binary writing. The file appears, complete, when the block ends; if the block raises, nothing
     changes.
 
-    Missing parent folders are made. In place of a link that the user has typed, the new file appears.
+    Missing parent folders are made. A link that the user has typed is replaced by the new file.
     """
     with _place(path, make=True) as place:
         try:

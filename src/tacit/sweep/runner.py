@@ -3,13 +3,13 @@
     jobs = [Job("expert", "tacit/Pendulum-v0", seed=seed) for seed in range(5)]
     tasks = run_jobs(jobs, "runs", workers=2)
 
-A job is what `tacit learn` or `tacit expert` is told, and ends in the same run folder. Each runs in a process of its
-own with one thread, because several runs side by side are faster than one with several threads. The run folders are
-the only memory: a finished one is skipped, a begun one goes on from its checkpoint, one that another process is
-writing into is waited for. So a sweep can be stopped and started again at any time, and two of them can share a folder.
+A job has the arguments of `tacit learn` or `tacit expert`, and ends in the same run folder. Each runs in a process of
+its own with one thread, because several runs side by side are faster than one with several threads. The run folders are
+the only memory: a finished one is skipped, a begun one goes on from its checkpoint, one that another process is writing
+into is waited for. So a sweep can be stopped and started again at any time, and two of them can share a folder.
 
 A worker that dies (killed, out of memory, an exception nobody expected) is started again `retries` times; a run that
-says itself that it failed is not, because it would fail again.
+reports a failure is not, because it would fail again.
 """
 
 from __future__ import annotations

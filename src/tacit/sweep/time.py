@@ -55,8 +55,9 @@ class Pace(list[Rate]):
     def seconds(self, algo: str, env: str, steps: int | None) -> float | None:
         """Estimated seconds of a run; None if nothing similar was measured.
 
-        Runs of about as many steps count first, because a short run mostly starts. Runs in the folder of runs count
-        before results. Times of results are scaled by how this machine compares with theirs on equal runs.
+        Runs of about as many steps count first, because a short run spends most of its time on start-up. Runs in the
+        folder of runs count before results. Times of results are scaled by how this machine compares with theirs on
+        equal runs.
         """
         length = steps or 1
         rates = [rate for rate in self if (rate.algo, rate.env) == (algo, env)]
