@@ -125,8 +125,7 @@ class Sample:
 
 
 def fit(forbidden: Mask, sample: Sample, columns: dict[str, int]) -> Rule:
-    """The rule that describes the `forbidden` (n,) ones among the states of `sample.tried`; columns: {feature:
-    column}."""
+    """The rule that describes which states of `sample.tried` are `forbidden` (n,); columns: {feature: column}."""
     rows, target = sample.tried[::2], forbidden[::2]
     if not target.any():
         return Rule(())

@@ -47,7 +47,7 @@ class MLP(eqx.Module):
 
 
 class Actor(eqx.Module):
-    """Policy network: a diagonal Gaussian whose log_std (A,) does not depend on the state, or categorical if it is
+    """Policy network: a diagonal Gaussian with a log_std (A,) independent of the state, or categorical if it is
     None."""
 
     net: MLP

@@ -128,8 +128,7 @@ class Cloning:
 
 
 def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -> nets.Actor:
-    """The actor with the standard deviation of its residuals, which maximises (1) given its mean, but at least a
-    floor."""
+    """The actor with the standard deviation of its residuals, but at least a floor. It maximises (1) given the mean."""
     if actor.log_std is None:
         return actor
     variance = ((jnp.asarray(act) - actor.net(jnp.asarray(obs))) ** 2).mean(axis=0)

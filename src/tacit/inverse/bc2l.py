@@ -41,8 +41,7 @@ def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
 def descend(
     net: Net, opt_state: Any, data: tuple[Any, Any], orders: tuple[Any, Any], lr: Any
 ) -> tuple[Net, Any, jax.Array]:
-    """The inverse step on (expert (n, d), learner (m, d)); returns network, optimiser's state, and loss of the last
-    pass."""
+    """The inverse step on (expert (n, d), learner (m, d)); returns network, optimiser's state and last loss."""
 
     def on_rows(net: Net, expert_rows: Any, learner_rows: Any) -> jax.Array:
         return loss(net, data[0][expert_rows], data[1][learner_rows])

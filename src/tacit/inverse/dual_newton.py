@@ -113,8 +113,7 @@ class ScaledPoint:
 
 
 def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
-    """max |lambda - [lambda - grad]_+|, which is zero exactly at a solution. Written as a minimum, it avoids
-    cancellation."""
+    """max |lambda - [lambda - grad]_+|, zero exactly at a solution. Written as a minimum, it avoids cancellation."""
     return float(np.abs(np.minimum(weights, gradient)).max(initial=0.0))
 
 
@@ -220,8 +219,7 @@ def _active_set(
         return kkt_residual(p.weights, p.gradient)
 
     def error(p: Point) -> float:
-        """An error that the residual hides if weight and gradient are both small, because it takes the smaller of the
-        two."""
+        """The error that the residual hides where weight and gradient are both small: it takes the smaller one."""
         return max(float((-p.gradient).max(initial=0.0)), float(p.weights @ np.abs(p.gradient)))
 
     candidate = objective.at(np.where(point.weights < slack, 0.0, point.weights), beta, point)

@@ -39,8 +39,7 @@ class Diagnosis:
     allowed_cost: float
     """y.limit, which is smaller."""
     uniform_slack: float | None
-    """The smallest uniform addition to the budgets that gives a solution. For problems beyond LARGE it may be larger
-    than needed."""
+    """The smallest uniform addition to the budgets that gives a solution; beyond LARGE perhaps not the smallest."""
     to_blame: tuple[int, ...]
     """Indices of the features with the largest share in the proof."""
     statistical_budget: np.ndarray | None = None
@@ -184,7 +183,7 @@ def smallest_uniform_slack(
 
 
 def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
-    """(A, b) such that A rho = b holds exactly for the discounted occupancies rho of policies, time-stacked with a
+    """(A, b) such that A rho = b exactly for the discounted occupancies rho of policies; time-stacked with a
     horizon."""
     leave = sp.csr_array(sp.kron(sp.eye_array(mdp.n_states), np.ones((1, mdp.n_actions))))
     enter = mdp.discount * mdp.live_transitions_transposed
@@ -241,8 +240,7 @@ def with_advice(
     demonstrations: Trajectories | None,
     reached: np.ndarray | None,
 ) -> Diagnosis:
-    """The diagnosis with budgets that give a solution: a uniform one, and the statistical one, raised uniformly if
-    needed.
+    """The diagnosis with budgets that give a solution: a uniform one, and a statistical one, raised if needed.
 
     reached: (k,) the moments of some policy, which say what is enough where the linear program is too large.
     """

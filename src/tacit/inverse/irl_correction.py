@@ -183,8 +183,7 @@ class RewardCorrection(constraint_net.Classifier):
         return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, high)
 
     def ceiling(self, config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
-        """Scale of the cost, which has no largest value: twice the 90th percentile over the states that the learner
-        tried."""
+        """Scale of the cost, which is unbounded: twice the 90th percentile over the states that the learner tried."""
         return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
 
     def check_settings(self, config: Config) -> None:

@@ -44,8 +44,8 @@ class Config(trainer.Settings, samples.Settings, ppo_lagrangian.PenaltyConfig):
     forward_steps: int = 16_384
     """Environment steps of PPO between two inverse steps."""
     inverse_first: bool = True
-    """Take the first inverse step after the bootstrap, instead of after the first forward phase (the paper's Algorithm
-    1)."""
+    """Take the first inverse step after the bootstrap. Otherwise it follows the first forward phase, as in the
+    paper."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Evidence:
 
 
 class Method(Saving, trainer.Method):
-    """An inverse method on the shared loop. Methods differ in `config_type`, `begin`, `step`, `cost_of` and a few
-    hooks."""
+    """An inverse method on the shared loop. Methods differ in `config_type`, `begin`, `step`, `cost_of` and hooks."""
 
     hidden_metrics: ClassVar[tuple[str, ...]] = ()
     """Metrics of PPO-Lagrangian that have no meaning in this method."""
@@ -230,8 +229,7 @@ def forward_phase(
     *,
     hold: bool = False,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics, float]:
-    """PPO for `steps` environment steps; returns its state, the rollouts, the last metrics, and the mean cost
-    charged."""
+    """PPO for `steps` environment steps; returns its state, the rollouts, the last metrics and the mean charge."""
     rollouts, costs = [], []
     seconds = {"time/rollout_seconds": 0.0, "time/update_seconds": 0.0}
     for _ in range(max(1, steps // config.rollout_steps)):

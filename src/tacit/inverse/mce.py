@@ -88,8 +88,7 @@ class Config(loop.Config):
     zeta_decay: float = 1.0
     """Factor on lr_zeta after each inverse step."""
     lam_update: Literal["minibatch", "once"] = "minibatch"
-    """Update lam with Adam on every minibatch together with zeta, or by one projected gradient step on all data after
-    it."""
+    """Update lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
     minibatches: int = 300
     """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps. They are drawn with
     replacement, so a pass misses about 37 % of the steps."""
@@ -103,8 +102,7 @@ class Config(loop.Config):
     """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
     seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
     absorbing_quantile: float = 0.9
-    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: their
-    maximum."""
+    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
     replay_share: float = 0.5
     """Share of the learner's samples that comes from earlier forward phases."""
     replay_phases: int = 40
@@ -119,8 +117,7 @@ class Config(loop.Config):
     guard: float = 0.95
     """Mean cost above which the policy counts as trapped, as a share of the ceiling; 0: no guard."""
     guard_iterations: int = 3
-    """Number of trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the
-    steps."""
+    """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
 
     @property
     def ceiling(self) -> float:

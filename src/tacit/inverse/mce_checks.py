@@ -22,8 +22,7 @@ AT_LEAST_0 += ["thresholds", "joint", "minibatches", "pretrain_epochs", "replay_
 
 
 def is_linear(config: Config, interface: Interface) -> bool:
-    """Whether the inputs themselves are the features. One-hot states are: one multiplier per state, as in the exact
-    method."""
+    """Whether the inputs themselves are the features. One-hot states are, with one multiplier each as in mce-exact."""
     return not config.joint and (bool(interface.n_states) or not config.thresholds)
 
 

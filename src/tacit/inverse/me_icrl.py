@@ -97,8 +97,7 @@ def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Ar
 
 
 def trajectory_weights(log_w: Any, counted: Any, trajectory: Any) -> jax.Array:
-    """omega (m,): each step has the weight of its trajectory. Weights of counted trajectories have mean 1; others are
-    1."""
+    """omega (m,): each step has the weight of its trajectory; the mean over counted ones is 1. Other steps have 1."""
     share = jax.nn.softmax(jnp.where(counted, log_w, -jnp.inf))
     return jnp.where(counted, counted.sum() * share, 1.0)[trajectory]
 

@@ -34,8 +34,7 @@ class Settings:
     """Settings of the cost's inputs, and of how the learner starts."""
 
     start: Literal["nominal", "clone"] = "nominal"
-    """Initial policy of the loop: one trained on the reward alone (nominal), or a clone of the demonstrations
-    (clone)."""
+    """Initial policy: one trained on the reward alone (nominal), or a clone of the demonstrations (clone)."""
     clone_log_std: float = -4.0
     """Smallest log standard deviation of a cloned policy, so that it still explores."""
     inputs: tuple[str, ...] = ()
@@ -43,11 +42,10 @@ class Settings:
     use_action: bool = False
     """Let the cost read the action too."""
     at: Literal["next", "current"] = "next"
-    """State that the cost of a step reads: the one that the step reaches (next), or the one in which the action is
-    taken (current)."""
+    """State that the cost of a step reads: the one reached (next), or the one in which the action is taken
+    (current)."""
     input_scale: Literal["fit", "raw"] = "fit"
-    """Scale of the inputs: that of demonstrations or nominal data, whichever is narrower (fit), or the environment's
-    (raw)."""
+    """Scale of the inputs: the narrower of demonstrations and nominal data (fit), or the environment's (raw)."""
     squash: bool = True
     """Apply arsinh to the scaled inputs, see tacit.cost. Raw inputs are not squashed."""
     input_clip: float = 20.0
@@ -192,8 +190,7 @@ def unit_scale(inputs: Inputs, expert: Array) -> Inputs:
 
 
 def require_features(inputs: Inputs, rows: Array, where: str) -> None:
-    """UserError if an input that is a feature itself is negative in one of the rows, because its cost would be a
-    bonus."""
+    """UserError if an input that is a feature itself is negative in one of the rows: its cost would be a bonus."""
     low = rows[:, list(inputs.columns)].min(axis=0)
     if (low < 0).any():
         name = inputs.names[int(np.argmin(low))]

@@ -96,8 +96,7 @@ class Method:
         raise NotImplementedError
 
     def ceiling(self, config: Any, cost: LearnedCost, rows: NDArray[Any]) -> float:
-        """The largest cost that the map (or the cost, without a map) can have, given the rows that the learner
-        tried."""
+        """The largest cost that the map (without one, the cost) can have, given the rows that the learner tried."""
         return 1.0
 
     def details(self, env: VectorEnv, config: Any, state: Any, cost: LearnedCost) -> dict[str, Any]:
@@ -219,8 +218,7 @@ def _warn_of(demos: Demonstrations) -> None:
 
 
 def _held_out(run: Run, demos: Demonstrations, used: int) -> Demonstrations | None:
-    """Demonstrations that were not used for learning: kept for calibration, or beyond the first `used`; None if there
-    are none."""
+    """Demonstrations that were not learned from: kept for calibration, or beyond the first `used`; None if none."""
     if (run.path / HELD_OUT).exists():
         return load(run.path / HELD_OUT)
     return demos.subset(np.arange(used, len(demos))) if 0 < used < len(demos) else None

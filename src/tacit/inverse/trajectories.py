@@ -16,8 +16,7 @@ Trajectories = list[tuple[np.ndarray, np.ndarray]]
 
 
 def check_demonstrations(mdp: MDP, demonstrations: Any) -> Trajectories:
-    """Trajectories as (states, actions) integer arrays with possible transitions; UserError that says where one is
-    wrong."""
+    """Trajectories as (states, actions) integer arrays with possible transitions; UserError that names a wrong one."""
     if isinstance(demonstrations, (str, bytes)) or not isinstance(demonstrations, Sequence):
         raise TypeError("demonstrations must be a sequence of (states, actions) pairs of integer arrays")
     if len(demonstrations) == 0:

@@ -26,8 +26,7 @@ RESIDUALS = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "in
 def residual_curves(
     metrics: Sequence[Record], names: Mapping[str, str] = RESIDUALS, *, format: Format = "svg"
 ) -> bytes:
-    """Residuals against the iteration on a logarithmic scale, with the stages of beta. keys: {key of the records:
-    label}."""
+    """Residuals against the iteration, on a logarithmic scale, with the stages of beta. keys: {key: label}."""
     with style():
         figure = new_figure(4.6, 2.9)
         axes = figure.add_subplot()
@@ -96,8 +95,7 @@ def learning_curves(
     reference: tuple[str, float] | None = None,
     format: Format = "svg",
 ) -> bytes:
-    """Learning curves of {method: [(x, y) of each seed]}: thin lines for seeds, a thick line for their interquartile
-    mean."""
+    """Learning curves of {method: [(x, y) of each seed]}: thin lines for seeds, thick ones for interquartile means."""
     from matplotlib.ticker import EngFormatter
 
     with style():

@@ -31,8 +31,8 @@ def draw(explanation: Explanation, *, format: Format = "svg") -> bytes:
 
 
 def strips(explanation: FeatureExplanation, *, format: Format = "svg") -> bytes:
-    """One strip per bound: demonstrated, unknown and forbidden values, the learned boundary with its interval, the true
-    one."""
+    """One strip per bound: demonstrated, unknown and forbidden values; the learned boundary, its interval, the
+    truth."""
     from matplotlib.patches import Patch
 
     bounds = [

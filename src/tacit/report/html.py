@@ -56,8 +56,7 @@ def emphasised(text: str) -> str:
 
 
 def _typeset(text: str) -> str:
-    """Text in which **words** are bold. Numbers get a real minus sign, and stay on one line with their relation and
-    %."""
+    """Text with **words** in bold. Numbers get a real minus sign, and stay on one line with their relation and %."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "−", text)
     text = re.sub(r"(?<=[<>=]) (?=[−\d])| (?=(?:%|[<>]))", "\N{NO-BREAK SPACE}", text)
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", esc(text))

@@ -87,8 +87,7 @@ def numbers(data: RunData, anchor: str) -> Section | None:
 
 
 def _detection(data: RunData) -> str:
-    """The detection quality of the map, or else of the cost, on several distributions of states; see
-    `tacit.cost.quality`."""
+    """How well the map, or else the cost, detects violations on several sets of states; see `tacit.cost.quality`."""
     detection = as_mapping(data.summary.get("detection"))
     rows = as_mapping(as_mapping(detection.get("map", detection.get("cost"))).get("on"))
     judged = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)

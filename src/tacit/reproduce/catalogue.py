@@ -121,8 +121,7 @@ COUNTS = (1, 5, 10, 20, 50)
 
 
 def _counts() -> dict[str, Group]:
-    """A group per robot and number of demonstrations. All 50 need no setting, so these runs are shared with other
-    experiments."""
+    """A group per robot and number of demonstrations. All 50 need no setting, so other experiments share these runs."""
     settings = {count: {} if count == max(COUNTS) else {"demonstrations": count} for count in COUNTS}
     return {
         f"{name}, {count}": replace(robot(name, **settings[count]), value=float(count))

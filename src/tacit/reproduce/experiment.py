@@ -39,8 +39,7 @@ class Row:
     settings: Settings = field(default_factory=dict)
     """Settings that define the row. `--quick` keeps them."""
     budget: Settings = field(default_factory=dict)
-    """Settings such as the number of evaluation episodes, on top of the experiment's budget. `--quick` replaces
-    them."""
+    """Settings such as the evaluation episodes, on top of the experiment's budget. `--quick` replaces them."""
     steps: int | Mapping[str, int] | None = None
     """Environment steps, for all groups or by group; None: those of the experiment, or else of the preset."""
     quick: Settings = field(default_factory=dict)
@@ -92,8 +91,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that is made of runs. `tables.TABLES`, `figures.FIGURES` and `records.COLLECT` list the valid
-    names."""
+    """An experiment made of runs. `tables.TABLES`, `figures.FIGURES` and `records.COLLECT` list the valid names."""
 
     summary: str
     """One line for `tacit reproduce --list`."""
@@ -103,8 +101,7 @@ class Experiment:
     steps: int | Mapping[str, int] | None = None
     """Environment steps of every row that does not set its own, for all groups or by group."""
     budget: Settings = field(default_factory=dict)
-    """Settings that make a run longer or shorter. A method ignores those that it does not have. `--quick` replaces
-    them."""
+    """Settings that make a run longer or shorter. A method ignores those it does not have. `--quick` replaces them."""
     quick: Settings = field(default_factory=lambda: QUICK)
     """The budget of `--quick`."""
     quick_groups: tuple[str, ...] | None = None
@@ -133,8 +130,7 @@ class Experiment:
         return [name for name in self.groups if not quick or self.quick_groups is None or name in self.quick_groups]
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
-        """One run per seed, group and row. `finished` are the finished runs of the first stage, if the experiment has
-        one."""
+        """One run per seed, group and row. `finished` are the finished runs of the first stage, if there is one."""
         usual = tuple(seeds) == self.seeds and not quick
         more = {seed for row in self.rows.values() for seed in row.more_seeds} - set(seeds) if usual else ()
         return [
@@ -162,8 +158,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Staged(Experiment):
-    """An experiment in two stages. Its runs need files that other runs make, such as demonstrations or a learned
-    cost."""
+    """An experiment whose runs need files from a first stage of runs, such as demonstrations or a learned cost."""
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
         """The runs of the first stage. They finish before the other runs start."""

@@ -253,8 +253,7 @@ def _expert_levels(results: Results, places: Mapping[str, float], of: Number | N
 
 
 def changes(experiment: Experiment, results: Results) -> bytes:
-    """Terminated return divided by that of the demonstrations, and violating episodes: a dot per seed, a line per
-    row."""
+    """Terminated return over that of the demonstrations, and violating episodes: a dot per seed, a line per row."""
     rows = list(experiment.rows)
 
     def ratio(run: Record) -> float:

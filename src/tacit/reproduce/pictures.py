@@ -1,5 +1,4 @@
-"""The paper's pictures of environments and its table of settings. They need no runs, only files that come with
-Tacit."""
+"""The paper's pictures of environments and its table of settings, from files that come with Tacit, without runs."""
 
 from __future__ import annotations
 

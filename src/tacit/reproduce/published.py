@@ -33,8 +33,7 @@ GOALS = {
     "Walker": "1700, 2 % / 1858 and 0.95 of our expert, 1 %",
     "Pendulum": "80, 5 % / 88, 2 %",
 }
-"""Goals: the result to reach and the result to aim for. Each gives the least terminated return and the most violating
-episodes."""
+"""Goals (to reach / to aim for): the least terminated return and the most violating episodes."""
 BESIDE_ROBOTS = (
     Beside("stochastic policy over our expert", over=EXPERTS),
     Beside(
@@ -69,8 +68,7 @@ OF_THE_PAPER = {
         ("21 ± 1", "0.23 ± 0.04"),
     ),
 }
-"""The paper's table of ablations: (reward, violation rate) with entropy weights 1e-5 to 1e-2, and without
-pre-training."""
+"""The paper's ablations: (reward, violation rate) with entropy weights 1e-5 to 1e-2, and without pre-training."""
 
 
 def ablation(rows: Iterable[str]) -> Beside:
@@ -122,5 +120,4 @@ EARLIER = Beside("others: reward / violation rate", OTHERS, NOTE)
 EARLIER_TARGETS = Beside(
     EARLIER.title, {label: cell for label, cell in OTHERS.items() if label.startswith(("Point:", "BrokenAnt:"))}, NOTE
 )
-"""Results of transferred costs of (x, y), like ours. Published results on the Ant itself used more steps and all
-inputs."""
+"""Results of transferred costs of (x, y), like ours. Published results on the Ant had more steps and all inputs."""

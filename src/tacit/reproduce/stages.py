@@ -192,8 +192,7 @@ def by_inputs(results: Results) -> Results:
 
 
 def transfer_table(experiment: Experiment, results: Results) -> str:
-    """The comparison by target and inputs. Targets have no demonstrations, and Point's references serve both of its
-    groups."""
+    """The comparison by target and inputs. Targets have no demonstrations; Point's references serve both its groups."""
     apart, rows = by_inputs(results), list(experiment.rows)
     together = overall.table(apart, TARGETS, rows, scores=[overall.BROKEN])
     return together + tables.by_group(apart, TRANSFER_GROUPS, rows, experiment.beside)
@@ -228,8 +227,7 @@ def robot_of(label: str) -> str:
 
 @dataclass(frozen=True)
 class ViolatingDemonstrations(Staged):
-    """Policies that violate are trained, their episodes are mixed with clean demonstrations, and methods learn from
-    both."""
+    """Violating policies are trained, their episodes mixed with clean demonstrations, and methods learn from both."""
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
         """The runs that train the violating policies."""

@@ -208,8 +208,7 @@ def seeds(experiment: Experiment, results: Results) -> str:
 
 
 def by_label(results: Results, labels: Sequence[str], beside: Sequence[Beside]) -> str:
-    """Tables of the stochastic policy with every seed, of the deterministic policy, and of cost and map; a row per
-    label."""
+    """Tables of the stochastic policy with every seed, the deterministic policy, and cost and map; a row per label."""
     rows = [(label, label, labelled(results, label)) for label in labels]
     others = beside or (Beside(""),)
     parts = [agents_table(f"{agent} policy", EVERY_SEED, rows, agent, others) for agent in AGENTS]

@@ -33,8 +33,7 @@ from tacit.sweep import Job
 Number = Callable[[Record], float]
 Trials = Mapping[str, Sequence[Settings]]
 MOST = 2.0
-"""Largest ratio to the median demonstration that is drawn. Some agents stand still in a world where every step
-costs."""
+"""Largest drawn ratio to the median demonstration. Some agents stand still in a world where every step costs."""
 
 
 @dataclass(frozen=True)

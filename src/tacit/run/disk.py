@@ -91,7 +91,7 @@ class _Place:
 
 @contextmanager
 def _place(path: AnyPath, *, make: bool = False) -> Iterator[_Place]:
-    """The place that a path names, with its folder open. `make` makes missing folders. UserError for a link on the
+    """The place that a path names, with its folder open. `make` makes missing folders. UserError for links on the
     way."""
     path = Path(path)
     if not path.name or path.name == "..":
@@ -188,8 +188,7 @@ def _opened(place: _Place, flags: int, mode: str) -> BinaryIO:
 
 
 def reading(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> BinaryIO:
-    """Open a regular file for reading; UserError that names it if it is missing, unreadable, too large or not a
-    file."""
+    """Open a regular file for reading; UserError that names it if it is missing, unreadable, too large or no file."""
     try:
         with _place(path) as place:
             file = _opened(place, os.O_RDONLY, "rb")
@@ -231,8 +230,7 @@ def exists(path: AnyPath) -> bool:
 
 @contextmanager
 def writing(path: AnyPath) -> Iterator[BinaryIO]:
-    """Open `path` for binary writing. The file appears, complete, when the block ends; if the block raises, nothing
-    changes.
+    """Open `path` for binary writing. The file appears, complete, when the block ends; it is unchanged if that raises.
 
     Missing parent folders are made. A link that the user has typed is replaced by the new file.
     """

@@ -15,8 +15,7 @@ class History:
     """How the settings of a method have changed. Names of earlier runs stay the same."""
 
     added: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that were added later, with the value that gives the earlier behaviour. That value is not part of a
-    name."""
+    """Settings that were added later, with the value for the earlier behaviour, which is not part of a name."""
     retired: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """Settings that were removed: (the only value that worked, why it was removed). They are still part of a name."""
     revision: Callable[[Mapping[str, Any]], int] = lambda config: 1

@@ -201,8 +201,7 @@ def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
 
 
 def read_jsonl(path: AnyPath) -> list[dict[str, Any]]:
-    """The records of a JSON-lines file; [] if there is none. An incomplete last line is ignored; a damaged one is an
-    error."""
+    """The records of a JSON-lines file; [] if there is none. A torn last line is ignored, a damaged one is an error."""
     records = []
     for number, line in enumerate(_complete_lines(path), start=1):
         try:

@@ -161,8 +161,7 @@ def _label(name: str, value: Any, places: Mapping[int, int]) -> str:
 
 
 def _repr(value: Any) -> str:
-    """A value for a message. Python refuses to print integers of thousands of digits, which hexadecimal TOML can
-    hold."""
+    """A value for a message. Python refuses to print integers of thousands of digits, which TOML can hold."""
     try:
         return repr(value)[:200]
     except ValueError:

@@ -83,8 +83,7 @@ def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) 
 
 
 def check_address(address: str) -> None:
-    """UserError within seconds if Ray is not installed or nothing listens at the address. Ray itself would keep
-    trying."""
+    """UserError within seconds if Ray is not installed or nothing listens there. Ray itself would keep trying."""
     if find_spec("ray") is None:
         raise UserError(f"--ray needs Ray, which is not installed: {install_command('ray')}")
     parts = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)
