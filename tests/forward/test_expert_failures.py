@@ -402,7 +402,7 @@ def test_diverging_training(cli):
         (("tacit/Ant-v0", "--demonstrations", -1), "demonstrations cannot be negative"),
         (("tacit/Ant-v0", "--budget", -1), "budget cannot be negative"),
         (("tacit/Ant-v0", "--lr", 0), "lr must be positive"),
-        (("tacit/Gridworld-v0", "--margin", 1), "margin is for environments"),
+        (("tacit/Gridworld-v0", "--margin", 1), "margin needs an environment"),
         (("Blackjack-v1",), 'does not report info["cost"]'),
     ],
 )

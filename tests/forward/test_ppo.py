@@ -431,7 +431,7 @@ def test_what_does_not_fit_is_refused():
     state, _ = train(probes.match(N), PLAIN, 1)
     with pytest.raises(UserError, match="n_actions = 2, the environment has 0"):
         next(ppo.learn(probes.Aim(N), PLAIN, 0, state=state))
-    with pytest.raises(UserError, match="16 environments, 8 were given"):
+    with pytest.raises(UserError, match="16 environments, but 8 were given"):
         next(ppo.learn(probes.match(8), PLAIN, 0, state=state))
     arrays, metadata = ppo.state_to_arrays(state)
     with pytest.raises(UserError, match="PPO-Lagrangian agent"):

@@ -230,7 +230,7 @@ def test_the_folder_depends_on_the_cost_and_not_on_where_it_lies(tmp_path):
     settings = {**FAST, "total_steps": 512}
     jobs = [Job("retrain", LINE, settings={**settings, "cost": str(place)}) for place in places]
     assert len(prepare(jobs, tmp_path / "out")) == 2
-    with pytest.raises(UserError, match="where does the cost come from"):
+    with pytest.raises(UserError, match="no cost is named"):
         prepare([Job("retrain", LINE, settings=settings)], tmp_path / "out")
 
 

@@ -408,7 +408,7 @@ def test_a_run_of_another_family(tmp_path: Path) -> None:
             }
         )
     text = Page(write_report([run], tmp_path / "r.html").read_text("utf-8")).text.replace("\N{NO-BREAK SPACE}", " ")
-    one_sided = "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound of a count of none"
+    one_sided = "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound for a count of 0"
     for part in ("During training", "35.00 to 45.00", "none in 100 episodes: at most 2.95 %", one_sided):
         assert part in text, part
     assert "left out" not in text.lower()

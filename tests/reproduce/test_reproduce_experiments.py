@@ -480,7 +480,7 @@ def test_a_share_of_demonstrations_violates(tmp_path, capsys):
         assert pushes == ([-2, -3] * wrong)[:wrong]
         assert f"{wrong} of 50 by PPO without cost" in mixed.card["source"]
     demos.validate(mixed, "tacit/Pendulum-v0")
-    with pytest.raises(RunFailed, match="only 3 episodes of PPO without cost violate, 10 are needed"):
+    with pytest.raises(RunFailed, match="only 3 episodes of PPO without cost violate, but 10 are needed"):
         stages.mixed("tacit/Pendulum-v0", list(mixed)[:3], 0.2)
     unable = [pusher(tmp_path / "unable", 1.0)]
     EXPERIMENTS["demos-violating"].make(unable, quick=True)  # its runs will be missing, those of the others not
@@ -601,7 +601,7 @@ def test_a_part_of_an_experiment_is_meant_by_its_name():
         (["slip 0.1: mce"], names[4:]),
     ):
         assert runner.chosen_labels(jobs, words) == set(meant)
-    with pytest.raises(UserError, match="'Walker'; these are there: Ant: ppo, "):
+    with pytest.raises(UserError, match="'Walker'; the labels are Ant: ppo, "):
         runner.chosen_labels(jobs, ["ppo", "Walker"])
 
 

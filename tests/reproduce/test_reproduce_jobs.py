@@ -243,7 +243,7 @@ def test_a_part_of_an_experiment(cli):
     for words in (["beta 7"], [""], ["beta 0.1", "1.0,"]):
         output = cli("reproduce", "small", "--only", *words)
         assert output.status == 2
-        assert "these are there: beta 0.1, beta 1.0" in " ".join(output.stderr.split())
+        assert "the labels are beta 0.1, beta 1.0" in " ".join(output.stderr.split())
 
 
 def test_runs_that_fail_are_reported_at_the_end(cli, tmp_path, monkeypatch):

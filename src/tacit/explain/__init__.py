@@ -1,4 +1,4 @@
-"""What a run has learned, as rules and words, and what can be said before it learns (`tacit.explain.preflight`)."""
+"""Explanations of runs as rules and in words, and checks before learning (`tacit.explain.preflight`)."""
 
 from tacit.explain.explanation import explain, explain_if_possible, refresh_explanation, save_explanation
 from tacit.explain.words import in_words

@@ -27,7 +27,7 @@ class Rectangle:
     right: int
 
     def contains(self, cells: NDArray[Any]) -> Mask:
-        """(n,) for cells (n, 2)."""
+        """(n,) whether cells (n, 2) are in the rectangle."""
         row, column = cells[:, 0], cells[:, 1]
         return (row >= self.top) & (row <= self.bottom) & (column >= self.left) & (column <= self.right)
 
@@ -55,7 +55,7 @@ def cover(cells: NDArray[Any], marked: Mask, most: int = MOST_RECTANGLES) -> lis
 
 
 def _largest(value: NDArray[np.int64]) -> Rectangle:
-    """The rectangle without -1 that contains most ones; the smallest of them."""
+    """The rectangle without -1 that contains the most ones; the smallest if there are several."""
     gains = _summed(np.maximum(value, 0))
     losses = _summed(value < 0)
     height, width = value.shape

@@ -1,4 +1,4 @@
-"""Explain a run: the learned cost as a rule, how faithful the rule is to it, how true, and what the data leave open.
+"""Explain a run: the learned cost as a rule, its fidelity and truth, and what the data leave open.
 
     explanation = explain(run)    # what explanation.json holds, see tacit.run.summary.Explanation
     print("\\n".join(in_words(explanation)))
@@ -52,11 +52,11 @@ __all__ = ["explain", "explain_if_possible", "in_words", "load_sample", "refresh
 
 Array = NDArray[Any]
 RARE = 0.01
-"""A cell that the unconstrained agent enters in a smaller share of its episodes is not on its way."""
+"""Share of the unconstrained agent's episodes below which a cell does not count as visited."""
 AS_WELL = 0.2
-"""A bound may be the reason as well if this share of the rejected states lies beyond it."""
+"""Share of the rejected states that must lie beyond a bound for it to be a possible reason, too."""
 GRID = 2001
-"""Values along a feature at which a cost is compared with its threshold."""
+"""Number of values along a feature at which a cost is compared with its threshold."""
 NOTE = "what the environment knows; nothing was fitted to it"
 FORMATS: tuple[Literal["svg", "png"], ...] = ("svg", "png")
 
@@ -69,7 +69,7 @@ class _Level(TypedDict):
 
 
 def explain(run: Run, of: str | None = None) -> Explanation:
-    """Explain a finished run: its "map" or its "cost" (`of`), by default the map where there is one."""
+    """Explain the "map" or the "cost" (`of`) of a finished run; by default the map if there is one."""
     if (run.path / "model" / "proof.safetensors").exists():
         raise UserError(f"there is nothing to explain in {run.path}: the run proved that there is no solution")
     which = of or ("map" if (run.path / "model" / "map.safetensors").exists() else "cost")
@@ -157,7 +157,7 @@ def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
 
 
 def load_ensemble(run: Run, cost: LearnedCost) -> CostEnsemble | None:
-    """The ensemble of a run; None if it has none of the same inputs."""
+    """The ensemble of a run; None if there is none with the same inputs."""
     file = run.path / "model" / "ensemble.safetensors"
     if not file.exists():
         return None
@@ -166,7 +166,7 @@ def load_ensemble(run: Run, cost: LearnedCost) -> CostEnsemble | None:
 
 
 def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> list[BoundView]:
-    """What a picture shows of each bound: the feature's demonstrated range, and a window around the bound."""
+    """What to draw for each bound: the feature's demonstrated range, and a window around the bound."""
     views: list[BoundView] = []
     for bound in rule.bounds:
         column = columns[bound.feature]
@@ -181,7 +181,7 @@ def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> l
 def crossing(
     cost: LearnedCost, level: float, feature: str, relation: str, sample: rules.Sample, column: int
 ) -> float | None:
-    """Where the cost passes the level along a feature, outwards from the demonstrations' median; None if nowhere.
+    """Where the cost crosses the level along a feature, outwards from the demonstrations' median; None if it does not.
 
     The other features are at the demonstrations' median.
     """
@@ -195,7 +195,7 @@ def crossing(
 def _also(
     cost: LearnedCost, level: float, rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]
 ) -> list[str]:
-    """Bounds that the cost draws but that the rule does not need, because its own hold in the same states."""
+    """Bounds of the cost that the rule does not need, because its own bounds hold in the same states."""
     used = {bound.side for bound in rule.bounds}
     bounds = []
     for feature, column in columns.items():
@@ -211,7 +211,7 @@ def _also(
 
 
 def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: dict[str, int]) -> list[Alternative]:
-    """Other bounds that no demonstration passes and many rejected states do: they may be the reason as well."""
+    """Other bounds that could be the reason instead: no demonstration passes them, but many rejected states do."""
     used = {bound.side for bound in rule.bounds}
     alternatives: list[Alternative] = []
     for feature, column in columns.items():
@@ -224,7 +224,7 @@ def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: 
 
 
 def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summary: Summary) -> Truth | None:
-    """Precision and recall on the states that were tried: all, and without those that the data leave open."""
+    """Precision and recall on the tried states: on all, and without those that the data leave open."""
     stated = true_bound(summary)
     truth = sample.truth
     if truth is None and stated is not None and stated.feature in columns:
@@ -243,7 +243,7 @@ def _truth(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int], summ
 def _with_intervals(
     rule: rules.Rule, ensemble: CostEnsemble, sample: rules.Sample, columns: dict[str, int]
 ) -> rules.Rule:
-    """Each bound with the 5 % and 95 % quantiles of where the members put it, if most of them have it."""
+    """Each bound with the 5 % and 95 % quantiles of the members' boundaries, if most members have one."""
 
     def interval(bound: Bound) -> Bound:
         places = [
@@ -260,7 +260,7 @@ def _with_intervals(
 
 
 def _confidence(ensemble: CostEnsemble, sample: rules.Sample) -> Confidence:
-    """The share of the states that were tried about which the members of the ensemble disagree."""
+    """The share of the tried states on which the members of the ensemble disagree."""
     votes = ensemble.votes_of_rows(sample.tried)
     return {
         "members": len(ensemble.members),
@@ -342,14 +342,14 @@ def save_explanation(run: Run, explanation: Explanation, pictures: bool = True) 
 
 
 def explain_if_possible(run: Run) -> None:
-    """Write explanation.json if the run has learned a cost that can be explained; never a reason to fail."""
+    """Write explanation.json if the run has learned a cost that can be explained. This never makes a run fail."""
     if (run.path / "model" / "cost.safetensors").exists():
         with suppress(UserError):
             save_explanation(run, explain(run), pictures=False)
 
 
 def refresh_explanation(run: Run) -> None:
-    """Write an existing explanation again: another threshold makes another rule. A damaged one is left alone."""
+    """Write an existing explanation again, because a new threshold changes the rule. A damaged one is left alone."""
     if (run.path / "explanation.json").exists():
         # The threshold stands, whether or not it can be explained.
         with suppress(UserError, AttributeError, KeyError, TypeError, ValueError):

@@ -18,15 +18,15 @@ from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
 LOST_RETURN = 0.1
-"""Share of the demonstrations' return from which a loss is worth a word."""
+"""Smallest loss of return to report, as a share of the demonstrations' return."""
 STILL_COSTLY = 3.0
-"""How many times the demonstrations' cost a learner may pay that behaves like them."""
+"""Largest ratio of the learner's cost to the demonstrations' at which they still behave alike."""
 MAP_LOSES = 0.1
-"""By how much the map's AUROC may be below that of the cost it stands for."""
+"""Largest difference by which the map's AUROC may fall below that of the driving cost."""
 
 
 def boundaries(summary: Summary) -> list[Bound]:
-    """The bounds of the constraint map, the one that explains most first, and always the one beside the truth."""
+    """The bounds of the constraint map, the one that explains most first, including the one beside the truth."""
     entries = summary.get("boundaries")
     bounds = []
     for entry in entries if isinstance(entries, list) else []:
@@ -49,7 +49,7 @@ def true_bound(summary: Summary) -> Bound | None:
 
 
 def learned(summary: Summary) -> list[str]:
-    """The learned constraint in words, with the true one beside it where the environment states it."""
+    """The learned constraint in words, with the true one if the environment states it."""
     bounds, truth = boundaries(summary), true_bound(summary)
     if "boundaries" not in summary:
         return []
@@ -194,9 +194,9 @@ def _about_training(summary: Summary, metrics: Sequence[Record]) -> list[str]:
         )
     ours, theirs = series(metrics, "dual/learner_cost"), series(metrics, "dual/expert_cost")
     if len(ours) > 1 and len(theirs) > 1:
-        # Never the first iteration, in which the learner knew no cost. Of the others the last three, because one is
-        # noisy; but of few only the last third, because the learner has hardly begun before. And not for costs that
-        # are next to nothing.
+        # The first iteration does not count, because the learner knew no cost. The last three of the others are
+        # averaged, because one is noisy; in a short run only the last third, because the learner has hardly begun
+        # before. Tiny costs give no warning.
         window = min(3, max(1, (len(ours) - 1) // 3))
         last, reference = ours[-window:].mean(), theirs[-window:].mean()
         if last > STILL_COSTLY * reference and last > 0.05 * ours.max():
@@ -212,7 +212,7 @@ def _about_training(summary: Summary, metrics: Sequence[Record]) -> list[str]:
 
 
 def time_words(summary: Summary) -> str:
-    """'413,696 environment steps, 1,905 per second: rollouts 131 s (61 %), ...'; empty if the run has no times."""
+    """'413,696 environment steps, 1,905 per second: rollouts 131 s (61 %), ...'; empty if no times were recorded."""
     phases = time_of_phases(summary)
     total, steps, learning = sum(phases.values()), summary.get("steps"), seconds_of_learning(phases)
     if not total:
@@ -224,11 +224,11 @@ def time_words(summary: Summary) -> str:
 
 
 AROUND_LEARNING = ("set-up", "map", "evaluation")
-"""Phases of a run that do not grow with the number of steps."""
+"""Phases of a run whose time does not grow with the number of steps."""
 
 
 def seconds_of_learning(phases: dict[str, float]) -> float:
-    """Seconds of the phases that grow with the number of steps; of all phases if there are no others."""
+    """Seconds of the phases that grow with the number of steps; of all phases if there are none."""
     return sum(s for name, s in phases.items() if name not in AROUND_LEARNING) or sum(phases.values())
 
 
@@ -246,7 +246,7 @@ def percent(share: float) -> str:
 
 
 def series(records: Sequence[Record], key: str) -> np.ndarray:
-    """(n,) the numbers under `key`, of the records that have one."""
+    """(n,) the numbers under `key` in the records that have it."""
     return np.array([record[key] for record in records if is_number(record.get(key))], dtype=np.float64)
 
 
@@ -255,6 +255,6 @@ def _times(n: float) -> str:
 
 
 def _ends(entry: object) -> tuple[float, float]:
-    """The interval of a table's entry; infinite if it has none."""
+    """The interval of an entry of a table; infinite if it has none."""
     low, high = (as_mapping(entry).get(key) for key in ("low", "high"))
     return (float(low), float(high)) if is_number(low) and is_number(high) else (-math.inf, math.inf)

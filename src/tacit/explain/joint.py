@@ -1,4 +1,4 @@
-"""Where an agent goes and demonstrators never do, in one input or in a pair of inputs.
+"""Regions where an agent goes and demonstrators do not, in one input or in a pair of inputs.
 
 An agent may cross a forbidden region although each of its coordinates alone looks like the demonstrators'. So single
 inputs and pairs of them are compared. For a set S of one or two inputs with smoothed densities rho_A of the agent and
@@ -24,33 +24,33 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 ALLOWED = 0.01
-"""Share of demonstrated steps that may lie in what counts as the agent's own ground."""
+"""Share of demonstrated steps that the agent's own region may contain."""
 FOLDS = 5
 GRID = 32
-"""Cells of each input. All steps together fill them evenly: the grid is fine where the data are."""
+"""Number of cells per input. All steps together fill them evenly, so the grid is fine where the data are."""
 WIDTHS = (1.0, 2.0, 4.0)
-"""Smoothing, in cells; the held-out trajectories choose one."""
+"""Candidate widths of the smoothing, in cells; the held-out trajectories choose one."""
 MOST_INPUTS = 12
-"""Inputs whose pairs are compared: those that differ most alone."""
+"""Number of inputs whose pairs are compared: those that differ most alone."""
 PERMUTATIONS = 99
 SIGNIFICANT = 0.05
 SMALLEST_SHARE = 0.01
-"""Of the agent's steps, below which a difference is not worth a word."""
+"""Share of the agent's steps below which a difference is too small to report."""
 
 
 @dataclass(frozen=True)
 class Apart:
-    """One or two inputs in which the agent leaves the demonstrations' ground."""
+    """One or two inputs in which the agent goes where demonstrators do not."""
 
     inputs: tuple[str, ...]
     share: float
-    """Of the agent's steps, on held-out trajectories; see the module's docstring."""
+    """Share of the agent's steps, on held-out trajectories; see the module's docstring."""
     p: float
-    """Adjusted for the number of inputs and pairs."""
+    """p-value, adjusted for the number of inputs and pairs."""
 
     @property
     def clear(self) -> bool:
-        """Whether chance is no explanation."""
+        """Whether the difference is significant and large enough to report."""
         return self.p <= SIGNIFICANT and self.share > SMALLEST_SHARE
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Apart:
 def compare_jointly(
     demos: Sequence[Array], agent: Sequence[Array], names: Sequence[str], rng: np.random.Generator
 ) -> list[Apart]:
-    """Single inputs and pairs of trajectories (steps, inputs), by their share, the largest first.
+    """Compare trajectories (steps, inputs) in single inputs and in pairs; the largest share comes first.
 
     Steps of one trajectory are correlated, so the test permutes the labels of whole trajectories. The p-value of a set
     is the share of permutations in which the largest share of any set reaches its own (Westfall and Young).
@@ -70,7 +70,7 @@ def compare_jointly(
     visits = cache(lambda chosen: _visits(cells, chosen))
 
     def shares(is_agent: Array) -> dict[tuple[int, ...], float]:
-        """Of all inputs, and of the pairs of those that differ most alone."""
+        """Shares of all inputs, and of the pairs of those that differ most alone."""
         folds = _folds(is_agent, rng)
         singles = {(j,): _share(visits((j,)), is_agent, folds) for j in varying}
         most = sorted(sorted(varying, key=lambda j: -singles[(j,)])[:MOST_INPUTS])
@@ -103,7 +103,7 @@ def _visits(cells: Sequence[Array], chosen: tuple[int, ...]) -> Array:
 
 
 def _folds(is_agent: Array, rng: np.random.Generator) -> Array:
-    """(trajectories,) the fold of each, every kind spread evenly."""
+    """(trajectories,) the fold of each trajectory. Both kinds are spread evenly over the folds."""
     folds = np.empty(len(is_agent), dtype=int)
     for kind in (False, True):
         members = np.flatnonzero(is_agent == kind)
@@ -121,7 +121,7 @@ def _share(visits: Array, is_agent: Array, folds: Array) -> float:
 
 
 def _held_out(counts: Array, kernel: Array) -> float:
-    """The share, with (1) of every fold from the other folds; counts (kind, fold, cells ...)."""
+    """The share, where (1) of every fold comes from the other folds; counts (kind, fold, cells ...)."""
     axes = tuple(range(2, counts.ndim))
     others = counts.sum(axis=1, keepdims=True) - counts
     density = others / others.sum(axis=axes, keepdims=True)
@@ -134,7 +134,7 @@ def _held_out(counts: Array, kernel: Array) -> float:
 
 
 def _kernel(width: float) -> Array:
-    """(GRID, GRID) Gaussian smoothing along one input. Every step keeps its weight."""
+    """(GRID, GRID) Gaussian smoothing along one input. It preserves the weight of every step."""
     distance = np.subtract.outer(np.arange(GRID), np.arange(GRID)) / width
     kernel = np.exp(-0.5 * distance**2)
     return np.asarray(kernel / kernel.sum(axis=0))

@@ -1,4 +1,4 @@
-"""Before learning: are there enough demonstrations, and does an unconstrained agent behave differently at all?
+"""Checks before learning: enough demonstrations, and an unconstrained agent that behaves differently.
 
 Constraints are learned from differences: what an agent that follows the reward alone does and the demonstrations never
 do. Without a difference there is nothing to learn. If the agent is merely worse at the task, the difference is not a
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 PERMUTATIONS = 2000
 POINTS = 64
-"""Values of a feature at which distributions are compared."""
+"""Number of values of a feature at which distributions are compared."""
 LEARN_STEPS = 40_960
 """Environment steps of the short training."""
 EPISODES = 50
 FOR_A_THRESHOLD = 9
-"""Demonstrations that a threshold with delta 0.1 needs."""
+"""Number of demonstrations that a threshold with delta 0.1 needs."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One feature, of the demonstrations and of the agent without constraint."""
+    """One feature of the demonstrations, compared with that of the agent without constraint."""
 
     feature: str
     distance: float
-    """(1), between 0 and 1."""
+    """Distance (1), between 0 and 1."""
     p: float
-    """Adjusted for the number of features."""
+    """p-value, adjusted for the number of features."""
     demonstrations: tuple[float, float, float]
     agent: tuple[float, float, float]
     """5 %, 50 % and 95 % quantiles."""
@@ -67,7 +67,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know before learning."""
+    """One result of the checks."""
 
     level: str
     """"good", "note" or "doubt"."""
@@ -80,11 +80,11 @@ class Preflight:
 
     findings: tuple[Finding, ...]
     differences: tuple[Difference, ...] = ()
-    """The largest first; none if the demonstrations were checked alone."""
+    """Differences, the largest first; empty if only the demonstrations were checked."""
     apart: tuple[Apart, ...] = ()
-    """Features and pairs of them by how much of what the agent does lies where demonstrators hardly ever are."""
+    """Features and pairs of them, by the share of the agent's steps where demonstrators hardly ever are."""
     returns: Mapping[str, Mapping[str, float]] | None = None
-    """{"demonstrations" | "agent": {"value", "low", "high"}}"""
+    """Returns, {"demonstrations" | "agent": {"value", "low", "high"}}."""
 
     @property
     def something_to_learn(self) -> bool:
@@ -99,7 +99,7 @@ class Preflight:
 
 
 def about(demos: Demonstrations) -> list[Finding]:
-    """Check the demonstrations alone, without running anything."""
+    """Check only the demonstrations, without running anything."""
     n = len(demos)
     missed = 1.0 - 0.05 ** (1.0 / n)
     level = "doubt" if n < FEW_DEMONSTRATIONS else "good"
@@ -153,7 +153,7 @@ def differences(
     flat = inside.reshape(len(every), -1)
 
     def distances(chosen: Array) -> Array:
-        """(B, features) for (B, trajectories) labels, 1 for a demonstration and 0 for the agent."""
+        """(B, features) distances for (B, trajectories) labels, 1 for a demonstration and 0 for the agent."""
         gap = (chosen / n - (1.0 - chosen) / (len(every) - n)) @ flat
         return np.abs(gap).reshape(len(chosen), width, POINTS).max(axis=2)
 
@@ -198,7 +198,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         words = f"in {clear[0]}, {clear[0].share:.0%} of the agent's steps lie where demonstrators hardly ever are"
         findings.append(Finding("good", words))
     if not differing and not clear:
-        words = "the unconstrained agent does not clearly differ from the demonstrations, in no feature and no pair of "
+        words = "the unconstrained agent does not clearly differ from the demonstrations in any feature or pair of "
         words += "features: there is nothing to learn, or there are too few demonstrations to see it"
         if apart and apart[0].share > 0:
             words += (
@@ -233,7 +233,7 @@ def run_preflight(
     episodes: int = EPISODES,
     seed: int = 0,
 ) -> tuple[Preflight, Demonstrations]:
-    """(the result of all checks, the episodes of the unconstrained agent)."""
+    """(result of all checks, episodes of the unconstrained agent)."""
     spec = exact_model(env_id, env_kwargs)
     if spec is not None:
         observation = env_kwargs.get("observation", "position")
@@ -281,7 +281,7 @@ def feature_names(env: Any, demos: Demonstrations) -> tuple[str, ...]:
 
 
 def quick(env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, seed: int = 0) -> Preflight:
-    """The cheap checks: all of them on a gridworld, those of the demonstrations alone elsewhere."""
+    """The cheap checks: all of them on a gridworld, elsewhere only those of the demonstrations."""
     if exact_model(env_id, env_kwargs) is None or len(demos) < 2:
         return Preflight(tuple(about(demos)))
     return run_preflight(env_id, env_kwargs, demos, seed=seed)[0]

@@ -34,24 +34,24 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 MOST_CLAUSES = 4
 LEAST_GAIN = 0.02
-"""Of the rejected states, for a further clause."""
+"""Smallest share of the rejected states that a further clause must explain."""
 SECOND_BOUND = 0.05
-"""Of the rejected states, for a second bound in a clause."""
+"""Smallest share of the rejected states that a second bound in a clause must gain."""
 DEMONSTRATED = 1e-3
-"""Share of the demonstrated states that may satisfy a clause."""
+"""Largest share of the demonstrated states that may satisfy a clause."""
 BEYOND = 0.1
 SINGLE_VALUES, PAIR_VALUES, PAIR_FEATURES = 48, 10, 12
 ENOUGH = 20
-"""States from which a quantile is read."""
+"""Number of states that a quantile needs."""
 
 
 @dataclass(frozen=True)
 class Clause:
-    """A conjunction: it holds where all of its bounds hold."""
+    """A conjunction, which holds where all of its bounds hold."""
 
     bounds: tuple[Bound, ...]
     share: float = 0.0
-    """Share of the states that the cost rejects which this clause is the first to explain."""
+    """Share of the rejected states that this clause is the first to explain."""
 
     def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
         return np.logical_and.reduce([bound.holds(rows[:, columns[bound.feature]]) for bound in self.bounds])
@@ -62,7 +62,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Rule:
-    """A disjunction: it holds where any of its clauses holds."""
+    """A disjunction, which holds where any of its clauses holds."""
 
     clauses: tuple[Clause, ...]
 
@@ -79,7 +79,7 @@ class Rule:
 
     @property
     def bounds(self) -> list[Bound]:
-        """Of all clauses, in order."""
+        """The bounds of all clauses, in order."""
         return [bound for clause in self.clauses for bound in clause.bounds]
 
     def map_bounds(self, change: Callable[[Bound], Bound]) -> Rule:
@@ -99,25 +99,25 @@ class Sample:
 
     expert: Array
     expert_range: Array
-    """(2, width) the extremes of all demonstrated states, of which `expert` may be a part."""
+    """(2, width) extremes of all demonstrated states; `expert` may be a part of them."""
     nominal: Array
-    """Of an agent that follows the reward alone."""
+    """States of an agent that follows only the reward."""
     learner: Array
-    """Of the agent that was learned."""
+    """States of the learned agent."""
     history: Array | None = None
-    """Of that agent from the first to the last phase of its learning."""
+    """States of the learned agent from the first to the last phase of its training."""
     nominal_truth: Array | None = None
     history_truth: Array | None = None
-    """(n,) the environment's own cost, for judging alone; None if it is not reported."""
+    """(n,) the environment's own cost, only for judging; None if it is not reported."""
 
     @property
     def tried(self) -> Array:
-        """Everything that the learner tried, from the beginning of its training."""
+        """All states that the learner tried, from the beginning of its training."""
         return np.concatenate([self.nominal, self.learner if self.history is None else self.history])
 
     @property
     def truth(self) -> Mask | None:
-        """(n,) which of the tried states truly violate; None if that is not known of all."""
+        """(n,) which tried states truly violate; None if that is not known for all of them."""
         if self.nominal_truth is None or self.history_truth is None:
             return None
         truth = np.concatenate([self.nominal_truth, self.history_truth])
@@ -125,7 +125,7 @@ class Sample:
 
 
 def fit(forbidden: Mask, sample: Sample, columns: dict[str, int]) -> Rule:
-    """The rule that describes the states of `sample.tried` that are `forbidden` (n,); columns: {feature: column}."""
+    """The rule that describes which states of `sample.tried` are `forbidden` (n,); columns: {feature: column}."""
     rows, target = sample.tried[::2], forbidden[::2]
     if not target.any():
         return Rule(())
@@ -159,7 +159,7 @@ def _best_clause(rows: Array, gain: Array, sample: Sample, columns: dict[str, in
 
 
 def _outside(feature: str, column: int, rows: Array, sample: Sample) -> list[Bound]:
-    """Bounds beyond what the demonstrations do, at the learner's quantiles there."""
+    """Bounds beyond the demonstrations, at quantiles of the learner's values there."""
     low, high = (float(x) for x in sample.expert_range[:, column])
     bounds = []
     for relation, extreme, beyond in (
@@ -173,7 +173,7 @@ def _outside(feature: str, column: int, rows: Array, sample: Sample) -> list[Bou
 
 
 def _best_pair(rows: Array, gain: Array, sample: Sample, columns: dict[str, int]) -> tuple[float, Clause] | None:
-    """The best conjunction of two bounds on different features, anywhere in their range."""
+    """The best conjunction of two bounds on different features, anywhere in their ranges."""
     bounds: list[Bound] = []
     worth: dict[str, float] = {}
     for feature, column in columns.items():
@@ -200,7 +200,7 @@ def _allowed(bounds: tuple[Bound, ...], sample: Sample, columns: dict[str, int])
 
 
 def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Clause:
-    """The clause with what the demonstrations leave open along each of its bounds."""
+    """The clause with the band that the demonstrations leave open along each of its bounds."""
     bounds = []
     for i, bound in enumerate(clause.bounds):
         rest = Clause(clause.bounds[:i] + clause.bounds[i + 1 :])

@@ -12,7 +12,7 @@ NO_GUARANTEE = "no guarantee: chosen on demonstrations that were learned from; s
 
 
 def rule_sentence(rule: str, bounds: Sequence[Bound]) -> str:
-    """A rule over features and what the data leave open, in one sentence."""
+    """One sentence: a rule over features, and what the data leave open."""
     several = len({bound.feature for bound in bounds}) > 1
     bands = [
         f"{short(band[0])} and {short(band[1])}" + (f" of {bound.feature}" if several else "")
@@ -23,10 +23,10 @@ def rule_sentence(rule: str, bounds: Sequence[Bound]) -> str:
 
 
 def cells_sentence(rule: str, unknown: str) -> str:
-    """Forbidden cells, and those that are not known (empty if there are none), in one sentence."""
+    """One sentence: the forbidden cells, and the unknown ones if there are any."""
     if not unknown:
         return f"forbidden: {rule}"
-    return f"forbidden: {rule}; not known: {unknown}, where no demonstration goes and the reward leads nobody"
+    return f"forbidden: {rule}; not known: {unknown}, where neither demonstrations nor the reward lead"
 
 
 def in_words(explanation: Explanation) -> list[str]:

@@ -1,1 +1,1 @@
-"""Forward: a policy for a given reward and cost."""
+"""Forward methods: find a policy for a given reward and cost."""

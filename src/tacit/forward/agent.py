@@ -1,4 +1,4 @@
-"""What PPO trains: networks, optimiser, statistics, environments, random numbers; how they begin, resume and are saved.
+"""The agent that PPO trains: networks, optimiser, statistics, environments, random numbers; how to start, resume, save.
 
 `State` is exactly what a checkpoint holds. It is immutable: an iteration makes a new one, and the previous one stays
 good if the iteration fails.
@@ -31,11 +31,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class State:
-    """Everything that the future of a training depends on."""
+    """The whole state of a training. Its future depends on nothing else."""
 
     params: nets.Params
     opt_state: Any
-    """Of `optimiser`."""
+    """State of `optimiser`."""
     obs_stats: normalize.Running
     reward_scale: normalize.ReturnScale
     carry: collect.Carry
@@ -49,11 +49,11 @@ class State:
     iteration: int = 0
     """Rollouts and updates so far."""
     lr_factor: float = 1.0
-    """What lr_adaptive has made of the policy's learning rate."""
+    """Factor on the policy's learning rate that lr_adaptive has chosen."""
 
 
 def optimiser(eps: Any = 1e-8) -> optax.GradientTransformation:
-    """Adam; clipping the gradient and applying the learning rate are the caller's."""
+    """Adam. The caller clips the gradient and applies the learning rate."""
     return optax.scale_by_adam(eps=eps)
 
 
@@ -64,7 +64,7 @@ def parted(opt_state: Any) -> tuple[Any, Any]:
 
 
 def joined(actor: Any, critics: Any) -> Any:
-    """The optimiser's state for all networks; both have taken the same number of steps."""
+    """The optimiser's state for all networks. Both parts must have taken the same number of steps."""
     return actor._replace(mu=nets.Params(actor.mu, critics.mu), nu=nets.Params(actor.nu, critics.nu))
 
 
@@ -75,7 +75,7 @@ def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> St
     check(config, env.num_envs)
     rng = np.random.default_rng([seed, 0])
     params = _networks(config, interface, rng, n_critics)
-    # Copies are usually seeded with seed, seed + 1, ...: spread the seeds, or run 1 would share starts with run 0.
+    # Copies are usually seeded with seed, seed + 1, ... Spread the seeds, or run 1 would share starts with run 0.
     env_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
     return State(
         params=params,
@@ -91,7 +91,7 @@ def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> St
 
 
 def resume(env: VectorEnv, config: Config, state: State) -> State:
-    """Put the environments where the state left them. UserError if they do not fit together."""
+    """Restore the environments to the state. UserError if they do not fit together."""
     _use_threads(env, config.threads)
     check(config, env.num_envs)
     state.interface.require(collect.interface_of(env, scaled=config.scale_actions), "the saved agent")
@@ -102,7 +102,7 @@ def resume(env: VectorEnv, config: Config, state: State) -> State:
 def _use_threads(env: VectorEnv, threads: int) -> None:
     nets.use_threads(threads)
     use_threads = capabilities(env).use_threads
-    if threads > 1 and use_threads is not None:  # else as many as it was made with
+    if threads > 1 and use_threads is not None:  # otherwise the environment keeps its own number
         use_threads(threads)
 
 
@@ -113,16 +113,16 @@ def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_
 
 
 def normalises(config: Config, interface: Interface) -> bool:
-    """Whether observations are normalised: one-hot ones never are."""
+    """Whether observations are normalised. One-hot observations never are."""
     return config.normalize_obs and not interface.n_states
 
 
 MAY_BE_INFINITE = frozenset({"target_kl", "obs_clip", "reward_clip", "input_clip", "max_grad_norm", "multiplier_max"})
-"""Settings that are a bound: infinity is none."""
+"""Settings that are bounds. Infinity means no bound."""
 
 
 def check_finite(config: Any) -> None:
-    """UserError for a setting of a dataclass that is not a number, or infinite where that means nothing."""
+    """UserError if a setting of a dataclass is not a number, or infinite although it is not a bound."""
     for field in fields(config):
         value = getattr(config, field.name)
         for number in value if isinstance(value, tuple) else (value,):
@@ -133,7 +133,7 @@ def check_finite(config: Any) -> None:
 
 
 def check_choices(config: Any) -> None:
-    """UserError for a setting of a dataclass that is none of the choices of its type."""
+    """UserError if a setting of a dataclass is not one of the choices of its type."""
     for name, kind in get_type_hints(type(config)).items():
         if get_origin(kind) is Literal and getattr(config, name) not in get_args(kind):
             *others, last = get_args(kind)
@@ -143,7 +143,7 @@ def check_choices(config: Any) -> None:
 def check_ranges(
     config: Any, names: Sequence[str], low: float, high: float = math.inf, *, open_low: bool = False
 ) -> None:
-    """UserError for a setting outside [low, high], or outside (low, high] with `open_low`. None is left alone."""
+    """UserError if a setting lies outside [low, high], or outside (low, high] with `open_low`. None is accepted."""
     for name in names:
         value = getattr(config, name)
         if value is None or (low < value <= high if open_low else low <= value <= high):
@@ -183,7 +183,7 @@ def check(config: Config, n_envs: int) -> None:
 
 
 def generator(state: State) -> np.random.Generator:
-    """The generator of random numbers where the state left it."""
+    """A random generator in the state where this state left it."""
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng
@@ -204,13 +204,13 @@ def policy_of(state: State) -> Policy:
 
 
 def freeze_reward_scale(state: State) -> State:
-    """From now on rewards are divided by today's number."""
+    """Freeze the reward scale: from now on rewards are divided by its present value."""
     scale = state.reward_scale
     return replace(state, reward_scale=replace(scale, stats=normalize.freeze(scale.stats)))
 
 
 def reinitialise(config: Config, state: State) -> State:
-    """Fresh policy, critics and optimiser; statistics, environments and counters stay."""
+    """Re-initialise policy, critics and optimiser. Statistics, environments and counters stay."""
     rng = generator(state)
     params = _networks(config, state.interface, rng, len(state.params.critics))
     return replace(state, params=params, opt_state=optimiser().init(params), rng=dict(rng.bit_generator.state))
@@ -221,7 +221,7 @@ def reinitialise(config: Config, state: State) -> State:
 
 
 def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """(arrays, JSON metadata): all of the state."""
+    """(arrays, JSON metadata) of the whole state."""
     arrays = named({"params": state.params, "optimiser": state.opt_state})
     arrays |= {
         "obs_stats/mean": state.obs_stats.mean,
@@ -302,7 +302,7 @@ def named(tree: Any) -> dict[str, NDArray[Any]]:
 
 
 def filled(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """`tree` with its leaves replaced by the arrays of their names."""
+    """`tree` with its leaves replaced by the arrays with their names."""
 
     def leaf(path: Any, old: Any) -> jax.Array:
         name = jax.tree_util.keystr(path, simple=True, separator="/")

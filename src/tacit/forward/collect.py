@@ -29,7 +29,7 @@ from tacit.policy import Interface, Policy
 Array = NDArray[Any]
 StepResult = tuple[Array, Array, Array | None, Array, Array, Array]
 RECENT = 100
-"""Number of finished episodes that the running averages look back on."""
+"""Number of finished episodes in the running averages."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Rollout:
     act: Array
     """(T, N, A) float32 in the policy's own coordinates, neither rescaled nor clipped; (T, N) integers if discrete."""
     sent: Array
-    """(T, N, A) what the environment got; the same as `act` if discrete."""
+    """(T, N, A) the action that the environment received; the same as `act` if discrete."""
     next_obs: Array
-    """(T, N, obs_size) what the step reached, also where a new episode has begun."""
+    """(T, N, obs_size) the state that the step reached, even if a new episode has begun."""
     rew: Array
     """(T, N) float64, as the environment gave it."""
     cost: Array | None
@@ -72,16 +72,16 @@ class Carry:
     recent: Array
     """(k, 3) return, length and cost of the last k <= 100 finished episodes, oldest first."""
     env_state: dict[str, Array] | None
-    """What the environment's `get_state` gave; None if it has none."""
+    """Result of the environment's `get_state`; None if it has none."""
     resetting: Array | None = None
-    """(N,) copies that only reset in the next step (AutoresetMode.NEXT_STEP). Not saved: such a run begins anew."""
+    """(N,) copies that reset in the next step (AutoresetMode.NEXT_STEP). Not saved: such copies start new episodes."""
 
 
 def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
     """The policy's view of the environment. UserError if no policy can run in it."""
     if autoreset_mode(env) not in ("SameStep", "NextStep"):
         raise UserError(
-            "the vector environment must reset its copies by itself, its mode is"
+            "the vector environment must reset its copies automatically, but its mode is"
             f" {env.metadata.get('autoreset_mode')}: make it with"
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
@@ -89,11 +89,11 @@ def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
 
 
 MADE_UP = re.compile(r"(obs|state)\[\d+\]")
-"""Names of entries that have none: of two environments they need not mean the same."""
+"""Names of entries without a name. The same one may mean different things in two environments."""
 
 
 def names_of(env: VectorEnv, interface: Interface) -> tuple[str, ...]:
-    """Names of the encoded observation's entries; MADE_UP ones where the environment gives none."""
+    """Names of the encoded observation's entries; MADE_UP names if the environment gives none."""
     names = feature_names(env)
     if interface.n_states:
         return tuple(f"state[{i}]" for i in range(interface.n_states))
@@ -112,9 +112,9 @@ def begin(env: VectorEnv, interface: Interface, seed: int) -> Carry:
 
 
 def restore(env: VectorEnv, interface: Interface, carry: Carry, seed: int) -> Carry:
-    """Put the environments where `carry` says, in this or another process."""
+    """Restore the environments to `carry`, in this or another process."""
     if carry.obs.shape[0] != env.num_envs:
-        raise UserError(f"the state is of {carry.obs.shape[0]} environments, {env.num_envs} were given")
+        raise UserError(f"the state is of {carry.obs.shape[0]} environments, but {env.num_envs} were given")
     access = capabilities(env).state
     if carry.env_state is not None and access is not None:
         access.set(carry.env_state)
@@ -136,7 +136,7 @@ def _state_of(env: VectorEnv) -> dict[str, Array] | None:
 def collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
-    """Step all environments T = n_steps times. RunFailed if one raises, or returns what is not finite."""
+    """Step all environments T = n_steps times. RunFailed if one raises, or returns a number that is not finite."""
     rollout, carry = (_collect if resets_same_step(env) else _collect_late)(env, policy, carry, n_steps, rng)
     cost = np.zeros(0) if rollout.cost is None else rollout.cost
     _require_finite(rollout.obs, rollout.next_obs, rollout.rew, cost)
@@ -146,7 +146,7 @@ def collect(
 def _collect(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
-    """From copies that reset within the same step: every step is one of an episode."""
+    """A rollout from copies that reset within the same step, so every step belongs to an episode."""
     interface, n = policy.interface, env.num_envs
     noise = policy.noise(rng, (n_steps, n))
     obs, act, sent, next_obs, rew, cost, terminated, done = _empty(interface, n_steps, n)
@@ -176,10 +176,10 @@ def _collect(
 def _collect_late(
     env: VectorEnv, policy: Policy, carry: Carry, n_steps: int, rng: np.random.Generator
 ) -> tuple[Rollout, Carry]:
-    """From copies that reset in a step of their own, which is no sample, so such a copy lags behind.
+    """A rollout from copies that reset in a step of their own. That step is no sample, so such a copy lags behind.
 
-    All copies step together. They do so until the last one has its T samples. What the others do meanwhile belongs to
-    their running episodes, but not to the rollout: at most as many steps as one copy has resets.
+    All copies step together until the last one has its T samples. Further steps of the other copies belong to their
+    running episodes but not to the rollout. They are at most as many as one copy has resets.
     """
     interface, n = policy.interface, env.num_envs
     obs, act, sent, next_obs, rew, cost, terminated, done = _empty(interface, n_steps, n)
@@ -214,7 +214,7 @@ def _collect_late(
 
 
 def _empty(interface: Interface, n_steps: int, n: int) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Arrays for (obs, act, sent, next_obs, rew, cost, terminated, done) of a rollout."""
+    """Empty arrays for (obs, act, sent, next_obs, rew, cost, terminated, done) of a rollout."""
     obs = np.empty((n_steps, n, interface.obs_size), np.float32)
     shape = (n_steps, n) if interface.n_actions else (n_steps, n, interface.act_size)
     act = np.empty(shape, np.int64 if interface.n_actions else np.float32)
@@ -225,7 +225,7 @@ def _empty(interface: Interface, n_steps: int, n: int) -> tuple[Array, Array, Ar
 
 
 def _require_finite(obs: Array, next_obs: Array, rew: Array, cost: Array) -> None:
-    """RunFailed if something in a rollout is not finite. It names the first, which the rest may follow from."""
+    """RunFailed if a number in a rollout is not finite. It names the first one, which may be the cause of the rest."""
     problems = []
     for order, (name, array) in enumerate(
         (("observation to begin with", obs), ("observation", next_obs), ("reward", rew), ("cost", cost))
@@ -282,7 +282,7 @@ def _times(lengths: Array, done: Array) -> Array:
 
 
 def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array, Array]:
-    """Running and finished episodes after these steps."""
+    """The running and the finished episodes after these steps."""
     running, finished = carry.episode, [carry.recent]
     for t in range(len(rew)):
         running = running + np.stack([rew[t], np.ones_like(rew[t]), cost[t]])
@@ -293,7 +293,7 @@ def _episodes(carry: Carry, rew: Array, cost: Array, done: Array) -> tuple[Array
 
 
 def metrics(rollout: Rollout, carry: Carry, steps: int) -> dict[str, float]:
-    """Averages over the rollout, and over the last finished episodes if there are any."""
+    """Averages over the rollout, and over the last finished episodes if any."""
     out = {"time/total_steps": float(steps), "rollout/rew_mean": float(rollout.rew.mean())}
     if rollout.cost is not None:
         out["rollout/cost_mean"] = float(rollout.cost.mean())

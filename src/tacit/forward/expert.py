@@ -1,9 +1,9 @@
-"""An expert who knows the constraint: PPO with the true cost inside a run folder, then demonstrations.
+"""An expert who knows the constraint: PPO with the true cost inside a run folder, followed by demonstrations.
 
 The last policy is kept, not the best. Its demonstrations are complete episodes in which the constraint is never broken
 and that reach the horizon; how many had to be drawn for them is written on their card. With `margin` the expert is
-trained to keep that much more distance than the constraint asks for, where the environment declares its rule: behaviour
-that lives at the wall would otherwise step over it now and then under its own noise.
+trained to keep that much more distance than the constraint asks for, where the environment declares its rule: otherwise
+a policy that stays close to the boundary would cross it now and then because of its own noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tacit.run.summary import Row
 
 MOST_DRAWN = 40
-"""Episodes for one demonstration, at most."""
+"""Largest number of episodes to draw per demonstration."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Config(ppo_lagrangian.Config):
     """Settings of an expert."""
 
     margin: float = 0.0
-    """How much more distance than the constraint asks for, in the unit of its feature; for environments with a rule."""
+    """Extra distance from the constraint, in the unit of its feature; for environments whose constraint is a bound."""
     fall_cost: float = 0.0
     """Cost of ending an episode early, in violating steps, on top of terminal_cost. 1/(1 - cost_gamma) makes it as bad
     as violating for ever, so that falling is no way out of the constraint."""
     demonstrations: int = 50
-    """How many to write; 0 for none."""
+    """Number of demonstrations to write; 0 for none."""
     eval_episodes: int = 100
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 20
     """Iterations between checkpoints."""
 
@@ -70,7 +70,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
-    """Train, evaluate and demonstrate; continues from the newest checkpoint if there is one. The summary."""
+    """Train, evaluate and demonstrate; returns the summary. Continues from the newest checkpoint if there is one."""
 
     def learn(env: VectorEnv, state: ppo_lagrangian.State | None) -> Iterator[tuple[ppo_lagrangian.State, Metrics]]:
         cost, ending = cautious_cost(env, config.margin), config.terminal_cost + config.fall_cost
@@ -107,12 +107,12 @@ def _warn_of_violations(row: Row) -> None:
 
 
 def cautious_cost(env: VectorEnv, margin: float) -> ppo_lagrangian.CostFunction | None:
-    """The true cost with the boundary moved `margin` to the safe side; None for the environment's own."""
+    """The true cost with the boundary moved to the safe side by `margin`; None: the environment's own cost."""
     if margin == 0.0:
         return None
     rule = capabilities(env).rule
     if rule is None or not rule.is_bound:
-        raise UserError(f"margin is for environments whose constraint is a bound on a named feature, not {env}")
+        raise UserError(f"margin needs an environment whose constraint is a bound on a named feature, unlike {env}")
     bound = rule.value + (-margin if rule.relation.startswith(">") else margin)
     below = rule.relation.startswith("<")
 
@@ -130,8 +130,7 @@ def demonstrate(
     good: list[Trajectory] = []
     drawn = 0
     with live("demonstrating: episodes") as update:
-        # Without any good one at first there is little hope.
-        while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):
+        while len(good) < n and drawn < MOST_DRAWN * n and (good or not drawn):  # give up if the first are all bad
             batch = collect(env, policy, 4 * n, seed=seed + 20_000 + 1_000_000 * drawn, progress=update)
             drawn += len(batch)
             good += [batch[int(i)] for i in np.flatnonzero(_exemplary(env, batch, env_id))]
@@ -139,7 +138,7 @@ def demonstrate(
     if len(good) < n:
         raise RunFailed(
             f"only {len(good)} of {drawn} episodes of this expert keep to the constraint and reach the end, "
-            f"{n} are wanted: train it longer, or with a margin; the policy is in {run.path / 'model'}"
+            f"but {n} are needed: train it longer, or with a margin; the policy is in {run.path / 'model'}"
         )
     chosen = from_trajectories(good[:n], batch.card)
     card = {
@@ -161,21 +160,21 @@ def demonstrate(
 
 
 def _exemplary(env: VectorEnv, episodes: Demonstrations, env_id: str) -> NDArray[np.bool_]:
-    """Which of the episodes keep to the constraint from the first state on, and come to a good end."""
+    """Which episodes keep to the constraint from the first state on and end well."""
     if episodes.costs is None:
-        raise UserError(f"{env_id} does not report info['cost']: it is unknown which demonstrations keep to it")
+        raise UserError(f"{env_id} does not report info['cost'], which tells the demonstrations that violate")
     costs = np.add.reduceat(episodes.costs, episodes.step_offsets)
-    # An environment whose episodes end by themselves says which ends are good ones.
+    # If episodes can end early, the environment says which ends are successes.
     can = capabilities(env)
     last = episodes.observations[episodes.row_offsets + episodes.lengths]
     complete = ~episodes.terminated if can.succeeded is None else can.succeeded(last)
-    # Nor may an episode begin in violation: the first state is demonstrated, too.
+    # An episode may not begin in violation either, because its first state is demonstrated, too.
     legal = True if can.rule is None else ~can.rule.violated(episodes.observations[episodes.row_offsets])
     return np.asarray((costs == 0) & complete & legal)
 
 
 def distance_kept(env: VectorEnv, demos: Demonstrations) -> dict[str, Any]:
-    """How near the demonstrations come to the boundary, for constraints that are a bound on a feature."""
+    """How near the demonstrations come to the boundary, if the constraint is a bound on a feature."""
     rule = capabilities(env).rule
     if rule is None:
         return {}

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation with the two ways in which an episode can end.
+"""Generalised advantage estimation, for episodes that terminate and episodes that are cut off.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
     A_t     = delta_t + gamma lambda (1 - done_t) A_{t+1},        A after the last step of the rollout = 0

@@ -1,4 +1,4 @@
-"""How the multiplier of a constraint  E[cost] <= budget  follows the measured cost. Pure functions of numbers.
+"""Update rules for the multiplier of a constraint E[cost] <= budget. Pure functions of numbers.
 
 With  error = cost - budget:
 
@@ -18,22 +18,22 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Multiplier:
-    """The multiplier and what its rule remembers."""
+    """The multiplier and the memory of its update rule."""
 
     value: float
     raw: float = 0.0
-    """u of `softplus`."""
+    """The variable u of `softplus`."""
     mean: float = 0.0
     square: float = 0.0
     steps: int = 0
-    """Moments and step count of Adam in `softplus`."""
+    """Moments and step count of Adam for `softplus`."""
     integral: float = 0.0
     smooth: float = 0.0
-    """I and the smoothed error of `pid`."""
+    """The integral I and the smoothed error of `pid`."""
 
 
 def start(value: float, ki: float = 0.0) -> Multiplier:
-    """A multiplier at `value`; for `pid`, its integral part stands there."""
+    """A multiplier with this value; for `pid`, its integral part has this value."""
     raw = value + math.log(-math.expm1(-value)) if value > 0 else -math.inf  # inverse of softplus
     return Multiplier(value, raw=raw, integral=value / ki if ki > 0 else 0.0)
 
@@ -62,12 +62,12 @@ def pid(
     smoothing: float = 0.0,
     maximum: float = math.inf,
 ) -> Multiplier:
-    """`smoothing` is the weight of the past in the exponential average that the P and D parts see."""
+    """The PID rule. `smoothing` is the weight of the past in the exponential average that the P and D parts see."""
     kp, ki, kd = gains
     smooth = smoothing * state.smooth + (1.0 - smoothing) * error if state.steps else error
     slope = max(0.0, smooth - state.smooth) if state.steps else 0.0
     integral = max(0.0, state.integral + error)
     if ki > 0:
-        integral = min(integral, maximum / ki)  # no wind-up beyond what can act
+        integral = min(integral, maximum / ki)  # prevents wind-up
     value = min(max(0.0, kp * smooth + ki * integral + kd * slope), maximum)
     return replace(state, value=value, integral=integral, smooth=smooth, steps=state.steps + 1)

@@ -1,4 +1,4 @@
-"""Networks and action distributions in JAX, on batches: what is differentiated. `tacit.policy` runs the same in NumPy.
+"""Networks and action distributions in JAX, on batches and differentiable. `tacit.policy` runs the same ones in NumPy.
 
 Hidden layers are tanh, weights orthogonal (gain sqrt 2; 0.01 for the policy's output, 1 for a critic's).
 """
@@ -19,7 +19,7 @@ _THREADS = "NPROC"
 
 
 def use_threads(number: int) -> None:
-    """Set the number of XLA's threads, unless JAX is in use already or NPROC says otherwise.
+    """Set the number of XLA's threads, unless JAX is already in use or NPROC is set.
 
     A PPO update is a long chain of small matrix products. Handing them to a pool of two threads made an update 1.4
     times slower and kept both cores busy, which takes the core from a second seed running beside it: one is right
@@ -47,7 +47,8 @@ class MLP(eqx.Module):
 
 
 class Actor(eqx.Module):
-    """Diagonal Gaussian with a log standard deviation (A,) that does not depend on the state; categorical if None."""
+    """Policy network: a diagonal Gaussian with a log_std (A,) independent of the state, or categorical if it is
+    None."""
 
     net: MLP
     log_std: jax.Array | None

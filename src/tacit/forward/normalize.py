@@ -1,4 +1,4 @@
-"""Running statistics that live inside the saved agent: of observations, and of the size of returns.
+"""Running statistics that are saved with the agent: of observations, and of the size of returns.
 
 Both are updated once per rollout from the whole batch, never per step, so that the policy that collected a rollout is
 exactly the policy that the update starts from. Frozen statistics do not change any more.
@@ -37,7 +37,7 @@ def running(shape: tuple[int, ...] = ()) -> Running:
 
 
 def update(stats: Running, batch: Array) -> Running:
-    """Take in samples (n, *shape): afterwards mean and variance are those of all samples together (Chan et al.)."""
+    """Add samples (n, *shape). Afterwards mean and variance are those of all samples together (Chan et al.)."""
     if stats.frozen or len(batch) == 0:
         return stats
     batch = np.asarray(batch, dtype=np.float64)
@@ -51,7 +51,7 @@ def update(stats: Running, batch: Array) -> Running:
 
 
 def standardise(stats: Running, x: Array, clip: float) -> Array:
-    """(x - mean) / std within +-clip, as float32: the same arithmetic as `Policy.head`."""
+    """(x - mean) / std clipped to +-clip, as float32: the same arithmetic as `Policy.head`."""
     scaled = (x - stats.mean.astype(np.float32)) * stats.scale.astype(np.float32)
     return np.clip(scaled, -clip, clip)
 
@@ -64,9 +64,9 @@ class ReturnScale:
     """
 
     returns: Array
-    """(N,) R of each environment now."""
+    """(N,) present discounted return R of each environment."""
     stats: Running
-    """Of all R seen, a scalar."""
+    """Statistics of all R so far, a scalar."""
 
     @property
     def std(self) -> float:
@@ -78,7 +78,7 @@ def return_scale(n_envs: int) -> ReturnScale:
 
 
 def track_returns(scale: ReturnScale, rewards: Array, done: Array, gamma: float) -> ReturnScale:
-    """Take in the rewards (T, N) of a rollout; done (T, N) marks the last step of an episode."""
+    """Add the rewards (T, N) of a rollout; done (T, N) marks the last step of an episode."""
     returns, seen = scale.returns, np.empty(rewards.shape)
     for t in range(len(rewards)):
         returns = gamma * returns + rewards[t]

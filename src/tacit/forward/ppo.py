@@ -44,12 +44,12 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of PPO; those of the paper's table are named as there."""
+    """Settings of PPO. Those of the paper's table have the same names as there."""
 
     total_steps: int = 1_000_000
     """Environment steps. The iteration in progress is finished, so a run may use slightly more."""
     n_envs: int = 32
-    """Copies of the environment that are stepped together. A vector environment given to learn() decides itself."""
+    """Number of environment copies that are stepped together. A vector environment given to learn() sets it instead."""
     rollout_steps: int = 2048
     """Environment steps per rollout, all copies together (the paper's n_steps)."""
     batch_size: int = 128
@@ -59,24 +59,24 @@ class Config:
     lr: float = 3e-4
     """Adam's learning rate at the start."""
     lr_final: float = 1.0
-    """Learning rate at the end as a fraction of the first, reached linearly."""
+    """Learning rate at the end as a fraction of the initial one; the decay is linear."""
     lr_decay_start: float = 0.0
     """Share of the training after which the learning rate begins to fall."""
     gamma: float = 0.99
-    """Discount."""
+    """Discount factor."""
     gae_lambda: float = 0.95
     """Decay of the trace in generalised advantage estimation."""
     clip: float = 0.2
-    """Clip range eps of the probability ratio (not given in the paper)."""
+    """Clip range eps of the probability ratio. The paper does not give it."""
     target_kl: float | None = 0.02
-    """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
+    """Stop an update early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: float = 1.5
-    """Factor on target_kl that gives the limit of an update."""
+    """Factor on target_kl that gives the KL limit of an update."""
     lr_adaptive: bool = False
     """Divide the policy's learning rate by 1.5 after an update whose KL exceeded the limit, and multiply it by 1.5 (up
-    to lr) after one that stayed below half of target_kl. A policy with little noise can only take small steps."""
+    to lr) after one whose KL stayed below half of target_kl. A policy with little noise can only take small steps."""
     beta: float = 1e-4
-    """Weight of the causal entropy, in units of the normalised reward, nats."""
+    """Weight of the causal entropy (nats), in units of the normalised reward."""
     entropy: Literal["return", "loss"] = "return"
     """Entropy as part of the return (causal entropy), or as a one-step bonus in the loss."""
     hidden: tuple[int, ...] = (64, 64)
@@ -84,15 +84,15 @@ class Config:
     log_std_init: float = 0.0
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
     scale_actions: bool = True
-    """Whether the Gaussian acts in coordinates where the action box is [-1, 1], or in the box's own."""
+    """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: float = 0.5
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: float = 0.5
-    """Each network's gradient is clipped to this norm, separately, so that one network does not slow the others."""
+    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     standardise: Literal["rollout", "minibatch", "none"] = "rollout"
-    """The samples over which advantages are standardised."""
+    """Samples over which advantages are standardised."""
     normalize_obs: bool = True
     """Standardise observations with running statistics (one-hot observations are left alone)."""
     obs_clip: float = 10.0
@@ -102,8 +102,8 @@ class Config:
     reward_clip: float = 10.0
     """Bound of normalised rewards."""
     threads: int = 1
-    """Cores for this training. With 2, two threads step the copies, and without an early stop (target_kl) policy and
-    critics learn at the same time. Two trainings side by side with one thread each use two cores better."""
+    """Number of cores for this training. With 2, two threads step the environments; and if target_kl is None, policy
+    and critics learn at the same time. Two trainings with one thread each use two cores better."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -117,15 +117,15 @@ def gather(env: VectorEnv, config: Config, state: State) -> tuple[State, collect
     rollout, carry = collect.collect(env, policy_of(state), state.carry, steps, rng)
     stats = state.obs_stats
     if stats.count == 0 and agent.normalises(config, state.interface):
-        # The very first rollout sets the scale before anything is learned from it; the fresh policy hardly looks at
-        # the observation. Later rollouts are taken in after the update (see `improve`).
+        # The first rollout sets the scale before anything is learned from it, because a fresh policy hardly depends on
+        # the observation. Later rollouts update the scale after the policy (see `improve`).
         stats = normalize.update(stats, rollout.obs.reshape(len(rollout), -1))
     state = replace(state, carry=carry, obs_stats=stats, rng=dict(rng.bit_generator.state))
     return replace(state, steps=state.steps + len(rollout)), rollout
 
 
 def scale_reward(config: Config, state: State, rew: NDArray[Any], done: NDArray[Any]) -> tuple[State, NDArray[Any]]:
-    """Rewards (T, N) over the running standard deviation of their discounted sum, which takes them in first."""
+    """Rewards (T, N) divided by the running standard deviation of their discounted sum, which is updated first."""
     if not config.normalize_reward:
         return state, rew
     scale = normalize.track_returns(state.reward_scale, rew, done, config.gamma)
@@ -191,7 +191,7 @@ def improve(
     stats, factor = state.obs_stats, state.lr_factor
     if hold_policy:
         # Adam counts the steps of policy and critics together: moments that stayed 0 while it counted would make the
-        # policy's first steps three times too long. It begins anew.
+        # policy's first steps three times too long. So Adam is reset.
         params = nets.Params(state.params.actor, params.critics)
         opt_state = agent.optimiser().init(params)
     else:
@@ -211,7 +211,7 @@ def improve(
 
 
 def _adapted(config: Config, factor: float, kl: float) -> float:
-    """The factor on the learning rate after an update that moved the policy so far."""
+    """The factor on the learning rate after an update with this KL."""
     if not config.lr_adaptive or config.target_kl is None:
         return factor
     if kl > config.kl_factor * config.target_kl:
@@ -220,7 +220,7 @@ def _adapted(config: Config, factor: float, kl: float) -> float:
 
 
 def learning_rate(config: Config, steps: int) -> float:
-    """lr until lr_decay_start of total_steps, then linearly to lr * lr_final at their end."""
+    """Learning rate: lr until lr_decay_start of total_steps, then linear decay to lr * lr_final at the end."""
     late = steps / config.total_steps - config.lr_decay_start
     progress = min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
     return config.lr * (1.0 + (config.lr_final - 1.0) * progress)

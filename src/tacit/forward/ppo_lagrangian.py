@@ -44,13 +44,13 @@ RBAR_HORIZON = 10
 
 @dataclass(frozen=True)
 class PenaltyConfig(ppo.Config):
-    """Settings of PPO on  reward - price x cost  with a constant price of 1: what a learned cost needs."""
+    """Settings of PPO on reward - price x cost with a constant price of 1, as learned costs need it."""
 
     penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
     """Unit of the multiplier: the largest mean |reward| per step so far (rbar), the environment's reward, or the spread
     of the reward's advantage; see (2)."""
     critics: Literal["separate", "single"] = "separate"
-    """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
+    """Separate critics for reward and cost, or a single critic for the penalised reward (RCPO)."""
     cost_gamma: float = 0.99
     """Discount of the cost critic."""
     cost_gae_lambda: float = 0.95
@@ -58,22 +58,22 @@ class PenaltyConfig(ppo.Config):
 
     @property
     def discount_of_cost(self) -> float:
-        """The discount of the critic that sees the cost: a single critic has the reward's."""
+        """The discount of the critic that sees the cost; a single critic uses the reward's."""
         return self.gamma if self.critics == "single" else self.cost_gamma
 
 
 @dataclass(frozen=True)
 class FixedConfig(PenaltyConfig):
-    """Settings of PPO with a penalty of any size, which follows nothing."""
+    """Settings of PPO with a constant penalty of any size."""
 
     multiplier_init: float = 1.0
-    """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
+    """Initial multiplier (the penalty if it is fixed), in units of penalty_unit."""
     multiplier_ramp: int = 0
-    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: it is there from the start. An agent
+    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: full penalty from the start. An agent
     that must learn to balance first learns to fall instead if it is punished too early."""
     terminal_cost: float = 0.0
-    """Cost added when an episode terminates, in place of what living on would cost. Without it an agent may learn to
-    fall, because that ends the costs. About 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
+    """Cost added when an episode terminates, in place of the cost of living on. Without it an agent may learn to fall,
+    because that ends the costs. A value of about 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Config(FixedConfig):
     """Settings of PPO and of the constraint."""
 
     budget: float = 0.0
-    """Largest mean cost that is allowed."""
+    """Largest mean cost allowed."""
     budget_per: Literal["step", "episode"] = "step"
     """Whether the budget is for the mean cost of a step or of an episode."""
     multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
@@ -103,11 +103,11 @@ class State:
     agent: agent.State
     multiplier: lagrange.Multiplier
     cost_scale: normalize.ReturnScale
-    """By which the cost critic's signal is divided."""
+    """Running scale that the cost critic's signal is divided by."""
     reward_size: float = 0.0
     """Mean |reward| per step of the last iterations."""
     rbar: float = 0.0
-    """The largest of those; frozen together with the reward scale."""
+    """The largest mean |reward| so far; frozen together with the reward scale."""
 
     @property
     def steps(self) -> int:
@@ -153,7 +153,7 @@ def _first_multiplier(config: PenaltyConfig) -> lagrange.Multiplier:
 
 
 def resume(env: VectorEnv, config: PenaltyConfig, state: State) -> State:
-    """Put the environments where the state left them."""
+    """Restore the environments to the state."""
     return replace(state, agent=agent.resume(env, config, state.agent))
 
 
@@ -163,12 +163,12 @@ def policy_of(state: State) -> Policy:
 
 
 def freeze_reward_scale(state: State) -> State:
-    """From now on the unit of rewards (their scale and mean size) stays what it is today."""
+    """Freeze the unit of rewards (their scale and mean size) at its present value."""
     return replace(state, agent=agent.freeze_reward_scale(state.agent))
 
 
 def reinitialise(config: PenaltyConfig, state: State) -> State:
-    """Fresh policy, critics and optimiser; statistics, multiplier, environments and counters stay."""
+    """Re-initialise policy, critics and optimiser. Statistics, multiplier, environments and counters stay."""
     return replace(state, agent=agent.reinitialise(config, state.agent))
 
 
@@ -181,7 +181,7 @@ def iterate(
     *,
     hold_policy: bool = False,
 ) -> tuple[State, Metrics, collect.Rollout]:
-    """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides that of the config.
+    """One rollout, one update of the networks, one of the multiplier. `terminal_cost` overrides the setting.
 
     With `hold_policy` only the critics learn, for a policy that comes from elsewhere; the multiplier waits, too.
     """
@@ -196,7 +196,7 @@ def iterate(
     if not learner.reward_scale.stats.frozen:
         size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iteration + 1, RBAR_HORIZON)
         rbar = max(rbar, size)
-    # Where there has been no reward at all, an average step of it cannot be a unit.
+    # Without any reward so far, rbar is 0 and cannot be a unit.
     unit = (rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
     penalty = state.multiplier.value * unit
     cost_scale = state.cost_scale
@@ -206,7 +206,7 @@ def iterate(
         learner, metrics = ppo.improve(config, learner, rollout, [signal], hold_policy=hold_policy)
     else:
         learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
-        # A critic learns values of ordinary size; what the scales have changed is put right in the weight.
+        # Critics learn values of ordinary size. The weight corrects for their scales.
         cost_scale = normalize.track_returns(cost_scale, charged, rollout.done, config.cost_gamma)
         if config.penalty_unit != "advantage":
             penalty *= cost_scale.std / (learner.reward_scale.std if config.normalize_reward else 1.0)
@@ -236,7 +236,7 @@ def iterate(
 
 
 def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any]:
-    """(T, N) cost of every step: the environment's own, or that of a function."""
+    """(T, N) cost of every step, from the environment or from a function."""
     if cost is None:
         if rollout.cost is None:
             raise UserError(
@@ -276,7 +276,7 @@ def follow(
 
 
 def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:
-    """The cost that is compared with the budget; None before the first episode has ended if the budget is per episode.
+    """The cost to compare with the budget; None before the first episode ends if the budget is per episode.
 
     The mean cost of an episode is the mean cost of a step times the mean length of an episode (renewal reward), which
     also counts the episodes that are still running.
@@ -309,7 +309,7 @@ def learn(
 
 
 def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """(arrays, JSON metadata): all of the state."""
+    """(arrays, JSON metadata) of the whole state."""
     arrays, inner = agent.state_to_arrays(state.agent)
     stats = state.cost_scale.stats
     arrays["cost_scale/returns"] = state.cost_scale.returns

@@ -19,7 +19,7 @@ from tacit.forward.gae import gae
 
 Rows = dict[str, jax.Array]
 Updated = tuple[nets.Params, Any, dict[str, jax.Array]]
-"""Networks, optimiser, and metrics of an update."""
+"""Networks and optimiser after an update, and its metrics."""
 
 
 class Batch(NamedTuple):
@@ -29,18 +29,18 @@ class Batch(NamedTuple):
     next_obs: NDArray[Any]
     act: NDArray[Any]
     signals: NDArray[Any]
-    """(K, T, N); the entropy of (1) is added to the first."""
+    """(K, T, N) signals. The entropy of (1) is added to the first."""
     terminated: NDArray[Any]
     done: NDArray[Any]
 
 
 class Hyper(NamedTuple):
-    """Numbers of an update. They are arguments of the compiled function, so that a new value compiles nothing."""
+    """Numbers of an update. They are arguments of the compiled function, so new values need no new compilation."""
 
     weights: NDArray[Any]
     gammas: NDArray[Any]
     lambdas: NDArray[Any]
-    """(K,) each."""
+    """One entry per signal, (K,)."""
     lr: float
     lr_actor: float
     clip: float
@@ -53,7 +53,7 @@ class Hyper(NamedTuple):
 
 
 def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) -> tuple[Rows, Rows]:
-    """What the epochs work on, one row per sample; the explained variance (K,) of the critics and the mean entropy."""
+    """The data of the epochs, one row per sample; the explained variance (K,) of the critics; the mean entropy."""
     shape = batch.done.shape
     flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     obs, next_obs, act = flat(batch.obs), flat(batch.next_obs), flat(batch.act)
@@ -102,7 +102,7 @@ def _value_loss(critics: tuple[nets.MLP, ...], rows: Rows, hyper: Hyper) -> tupl
 
 
 def _shortened(gradient: Any, limit: Any) -> Any:
-    """A network's gradient, no longer than the limit."""
+    """A network's gradient, clipped to the largest norm."""
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient)))
     factor = jnp.minimum(1.0, limit / (norm + 1e-12))
     return jax.tree.map(lambda g: g * factor, gradient)
@@ -117,7 +117,7 @@ def _stepped(net: Any, opt_state: Any, gradient: Any, lr: Any, hyper: Hyper) -> 
 def _learn_policy(
     actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str
 ) -> tuple[nets.Actor, Any, dict[str, jax.Array]]:
-    """Epochs of minibatch steps until they are over or the policy has moved too far."""
+    """Epochs of minibatch steps on the policy. They stop early once the policy has moved too far."""
     rows = {name: rows[name] for name in ("obs", "act", "log_prob", "advantage")}
     if standardise == "rollout":
         rows["advantage"] = _standardised(rows["advantage"])
@@ -147,7 +147,7 @@ def _learn_policy(
 def _learn_critics(
     critics: tuple[nets.MLP, ...], opt_state: Any, rows: Rows, order: Any, epochs: Any, hyper: Hyper
 ) -> tuple[tuple[nets.MLP, ...], Any, jax.Array]:
-    """Epochs of minibatch steps; returns the mean squared errors (K,) of the last."""
+    """Epochs of minibatch steps on the critics; returns the mean squared errors (K,) of the last."""
     rows = {name: rows[name] for name in ("obs", "target")}
 
     def minibatch(carry: tuple[Any, Any], part: Rows) -> tuple[tuple[Any, Any], jax.Array]:
@@ -193,10 +193,10 @@ _jit_critics = jax.jit(_learn_critics)
 def update_at_once(
     params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
 ) -> Updated:
-    """The same as `update` for a training without early stop: policy and critics learn at the same time."""
+    """The same as `update` for a training without early stop: policy and critics learn in parallel."""
     rows, about = _jit_samples(params, batch, hyper, relative)
     for_actor, for_critics = agent.parted(opt_state)
-    with ThreadPoolExecutor(1) as pool:  # starting a thread costs nothing beside an update
+    with ThreadPoolExecutor(1) as pool:  # starting a thread takes far less time than an update
         task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
         critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
         policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)

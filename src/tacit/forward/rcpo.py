@@ -21,7 +21,7 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """Settings of RCPO."""
 
     critics: Literal["separate", "single"] = "single"
-    """One critic for the penalised reward (RCPO), or one for the cost beside that of the reward (PPO-Lagrangian)."""
+    """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
 
 
 RCPO = references.Reference(

@@ -1,4 +1,4 @@
-"""What the inverse methods are compared with: agents that learn no constraint, inside a run folder like theirs.
+"""Reference agents for the inverse methods: they learn no constraint, and use the same run folder.
 
     ppo     follows the reward alone: the lower reference, how much would be violated without a constraint
     rcpo    is told the true cost: the upper reference, how much can be earned without violating
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from tacit.run import Run
 
 TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
-"""The same names as in the logs of the inverse methods."""
+"""Metrics under the names that the logs of the inverse methods use."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the run of any reference."""
+    """Settings of a reference's run."""
 
     eval_episodes: int = 100
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 20
-    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without any."""
+    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without one."""
 
 
 class Engine(Protocol):
-    """What `ppo` and `ppo_lagrangian` do with their states."""
+    """The functions of `ppo` and `ppo_lagrangian` on their states."""
 
     def policy_of(self, state: Any) -> Policy: ...
 
@@ -58,12 +58,12 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Reference:
-    """An agent that learns no constraint. States are its engine's own type."""
+    """An agent that learns no constraint. States have the type of its engine."""
 
     label: str
-    """The name of its row in tables."""
+    """The label of its row in tables."""
     statement: str
-    """What the summary says of it, in a sentence or two."""
+    """Its description in the summary, in a sentence or two."""
     engine: Engine
     learn: Callable[[VectorEnv, Any, int, Any], Iterator[tuple[Any, Metrics]]]
     """(env, config, seed, state) -> (state, metrics) per iteration."""
@@ -76,7 +76,7 @@ class Reference:
     def train(
         self, run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Any, seed: int
     ) -> dict[str, Any]:
-        """Train, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
+        """Train, save and evaluate; returns the summary. Continues from the newest checkpoint if there is one."""
 
         def learn(env: VectorEnv, state: Any) -> Iterator[tuple[Any, Metrics]]:
             for new, metrics in self.learn(env, config, seed, state):
@@ -112,7 +112,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Any, needs_cost: b
             env.reset(seed=0)
             info = env.step(env.action_space.sample())[4]
             if "cost" not in {**info, **info.get("final_info", {})}:
-                raise UserError(f'{env_id} does not report info["cost"], the true cost that this agent is to be told')
+                raise UserError(f'{env_id} does not report info["cost"], the true cost that this agent needs')
 
 
 def train_policy(
@@ -147,7 +147,7 @@ def train_policy(
 
 
 def beside(demos: Demonstrations | None, table: Mapping[str, Any], discount: float = 1.0) -> dict[str, Any]:
-    """The table of a policy as the inverse methods have it, below the demonstrations if there are any."""
+    """The table of a policy in the form of the inverse methods, with the demonstrations if there are any."""
     rows = {"learned": table["stochastic"], "learned, deterministic": table["deterministic"]}
     if demos is None:
         return rows

@@ -1,6 +1,6 @@
 """A fresh agent with a frozen cost: the re-training test, and the transfer of a cost to another environment.
 
-    tacit retrain RUN                 where the cost was learned: does it work without the policy that it grew up with?
+    tacit retrain RUN                 where the cost was learned: does it work without the policy it was learned with?
     tacit transfer RUN --to ENV       where its inputs have the same names: does it mean anything there?
 
 The agent knows the reward and the frozen cost, nothing else; what counts is how often it breaks the TRUE constraint.
@@ -47,26 +47,26 @@ LABEL = "fresh agent"
 
 @dataclass(frozen=True)
 class Config(references.Settings, ppo_lagrangian.Config):
-    """Settings of an agent with a frozen cost: those of PPO-Lagrangian, and which cost."""
+    """Settings of an agent with a frozen cost: the settings of PPO-Lagrangian, and the cost."""
 
     cost: str = ""
-    """Where it comes from: a finished run folder, of which only the name is kept."""
+    """The finished run folder that the cost comes from. Only its name is kept."""
     sha256: str = ""
     """SHA-256 of that cost; computed if not given."""
     which: Literal["cost", "map"] = "cost"
-    """The cost that drove the policy, or the additive map of it (where the run has one)."""
+    """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: bool = False
-    """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
+    """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent is charged: the excess over the threshold, the cost with a budget of what a demonstrated step
-    costs on average, or the cost itself with the settings' own budget."""
+    """What the agent is charged: the excess over the threshold (excess); the cost, with the mean cost of a demonstrated
+    step as budget (budget); or the cost, with the budget of the settings (raw)."""
     free: bool = False
-    """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
+    """Accept a cost that forbids nothing that its learner tried, and charge nothing."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What is charged for a cost c, and what may be spent; see the module's docstring."""
+    """How an agent is charged for a cost c, and its budget; see the module's docstring."""
 
     kind: str
     threshold: float
@@ -80,7 +80,7 @@ class Charge:
         return self.kind == "excess" and not self.top > self.threshold
 
     def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:
-        """(obs, act, next_obs) -> what is charged."""
+        """The function (obs, act, next_obs) -> charge."""
         if self.kind != "excess":
             return cost.of_steps
         if self.nothing:
@@ -99,7 +99,7 @@ class Charge:
 
 
 def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
-    """From the run's demonstrations and from what its learner tried.
+    """The charge, computed from the run's demonstrations and from the states that its learner tried.
 
     UserError for a cost that forbids nothing, unless it may be `free`.
     """
@@ -109,14 +109,15 @@ def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
     else:
         arrays = storage.load_arrays(_samples(source))[0]
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
-        width = cost.inputs.obs_size + cost.inputs.act_size  # a part of a cost may not read the actions that were kept
+        width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
     tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
     charge = Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
     if charge.nothing and not free:
         raise UserError(
-            f"the cost of {source.path} forbids nothing that its learner tried: at most {top:.4g}, and demonstrations "
-            f"cost up to {tau:.4g}; nothing would be charged. --charge budget or raw charges the cost itself"
+            f"the cost of {source.path} forbids nothing that its learner tried, so nothing would be charged: "
+            f"the learner's states cost at most {top:.4g}, and the threshold is {tau:.4g}. "
+            "Use --charge budget or --charge raw to charge the cost itself"
         )
     return charge
 
@@ -129,7 +130,7 @@ def _samples(source: Run) -> Path:
 
 
 def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: str) -> Cost:
-    """The cost, or the part of it, that can be read off observations with these names; still in its own layout.
+    """The cost, or the part of it, that can be computed from observations with these names; still in its own layout.
 
     UserError that names what is missing, and says what can be done about it.
     """
@@ -165,7 +166,7 @@ def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: s
 def prepare(
     source: Run, env_id: str, env_kwargs: Mapping[str, Any], config: Config
 ) -> tuple[Cost, Charge, Demonstrations | None]:
-    """(the cost in the layout of this environment, what is charged, demonstrations of this same environment)."""
+    """(cost in the layout of this environment, charge, demonstrations if they are of the same environment)."""
     if not source.done:
         raise UserError(f"{source.path} is not finished: continue it with `tacit resume {source.path}`")
     with closing(make_vec(env_id, 1, **env_kwargs)) as env:
@@ -196,25 +197,25 @@ def prepare(
 
 
 def fingerprint(source: Run, which: str) -> str:
-    """Of a cost with its threshold: two runs of the same name may differ, and a calibration changes what is charged."""
+    """SHA-256 of a cost and its threshold. Runs of the same name may differ, and a calibration changes the charge."""
     cost = load_cost(source, which)
     about = {"arrays": storage.sha256_of_arrays(cost.to_arrays()[0]), "threshold": cost.threshold}
     return storage.sha256_of_bytes(storage.to_json(about, sort_keys=True).encode())
 
 
 def bring(run: Run, config: Config) -> None:
-    """The run folder's own copy of the cost, which the settings no longer say where to find."""
+    """Copy the cost into the run folder, because the settings do not keep the path of its source."""
     if _copy_of(run).exists() or config.sha256:
         return
     cost, _, demos = prepare(Run.open(config.cost), run.config["env"], run.config["env_kwargs"], config)
     with run:
         if demos is not None:
             save(demos, run.path / "demos.npz")
-        run.save_model(MODEL, *cost.to_arrays())  # last: where it is, all is there
+        run.save_model(MODEL, *cost.to_arrays())  # last, so that its presence means that all is there
 
 
 def frozen(run: Run) -> tuple[Cost, Charge]:
-    """The cost of this run folder, and what is charged."""
+    """The frozen cost of this run folder, and its charge."""
     if not _copy_of(run).exists():
         raise UserError(f"{run.path} has no copy of its cost: start it again with the command that it was started with")
     cost = load_cost(run, MODEL)
@@ -232,14 +233,14 @@ def _copy_of(run: Run) -> Path:
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     """UserError for settings that cannot work, before anything is written."""
     if not config.cost:
-        raise UserError("where does the cost come from? Use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
+        raise UserError("no cost is named: use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
     references.check(env_id, env_kwargs, config)
     if not config.sha256:
         prepare(Run.open(config.cost), env_id, env_kwargs, config)
 
 
 def settle(config: Config) -> Config:
-    """The settings with the cost named by what it is instead of where it lies: the same run folder on every machine."""
+    """The settings with the cost named by its hash instead of its path, so every machine gets the same run folder."""
     if config.sha256:
         return config
     source = Run.open(config.cost)
@@ -249,7 +250,7 @@ def settle(config: Config) -> Config:
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations | None, config: Config, seed: int
 ) -> dict[str, Any]:
-    """Train and evaluate; continues from the newest checkpoint if there is one."""
+    """Train and evaluate. Continues from the newest checkpoint if there is one."""
     cost, charge = frozen(run)
     charged = charge.of(cost)
     settings = replace(config, budget=max(0.0, charge.budget)) if charge.kind == "budget" else config

@@ -52,7 +52,7 @@ class Plan:
 
 
 def soft_max(q: np.ndarray, beta: float, terminal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(V, log pi) of Q (..., S, A): V = beta logsumexp(Q/beta), 0 at terminals."""
+    """(V, log pi) for Q (..., S, A): V = beta logsumexp(Q/beta), and 0 at terminal states."""
     top = q.max(axis=-1, keepdims=True)
     scaled = (q - top) / beta
     log_sum = np.log(np.exp(scaled).sum(axis=-1, keepdims=True))
@@ -82,7 +82,7 @@ def plan(mdp: MDP, reward: np.ndarray, beta: float, value: np.ndarray | None = N
             if best is None or residual < best.residual:
                 best = Plan(value, q, log_policy, residual, iteration)
             elif residual <= 100 * rounding / (1.0 - mdp.discount):
-                break  # as small as it gets
+                break  # rounding prevents a smaller residual
             if residual <= rounding:
                 break
         value = PolicyResponse(mdp, np.exp(log_policy)).value_of(reward - beta * log_policy)
@@ -102,7 +102,7 @@ def _backward_induction(mdp: MDP, reward: np.ndarray, beta: float) -> Plan:
 
 
 class PolicyResponse:
-    """A stationary policy under the dynamics: values, occupancies and how both respond to the reward.
+    """A stationary policy under the dynamics: values, occupancies, and their derivatives with respect to the reward.
 
     All come from one factorisation of K = I - gamma P_pi.
     """
@@ -142,7 +142,7 @@ class PolicyResponse:
         return (per_state + self._factor.solve_transposed(source)[:, None] * self.policy).ravel()
 
     def visits_explaining(self, counts: np.ndarray) -> np.ndarray:
-        """(S,) visits of this policy when started from m = n(s) - gamma P' n(s,a), for counts n (S*A,)."""
+        """(S,) visits of this policy when it starts from m = n(s) - gamma P' n(s,a), for counts n (S*A,)."""
         per_state = counts.reshape(self.policy.shape).sum(axis=1)
         starts = per_state - self.mdp.discount * (self.mdp.live_transitions_transposed @ counts)
         return self._factor.solve_transposed(starts)
@@ -285,7 +285,7 @@ class SparseFactor:
 
 
 class _Structure:
-    """What is the same for every policy: where each transition lands in P_pi, and the ordering of its factors."""
+    """Structure that all policies share: the position of each transition in P_pi, and the ordering of its factors."""
 
     def __init__(self, mdp: MDP) -> None:
         matrix = mdp.live_transitions

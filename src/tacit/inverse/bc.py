@@ -1,4 +1,4 @@
-"""Behaviour cloning: `tacit learn bc ENV`, the cheap reference. Neither reward nor environment steps are used.
+"""Behaviour cloning: `tacit learn bc ENV`, the cheap reference. It uses neither the reward nor environment steps.
 
     max_theta  E_D log pi_theta(a|s)                                                                                (1)
 
@@ -44,25 +44,25 @@ class Config:
     """Settings of behaviour cloning."""
 
     steps: int = clone.STEPS
-    """Adam's steps on (1)."""
+    """Number of Adam steps on (1)."""
     batch_size: int = clone.BATCH
-    """Samples of a minibatch."""
+    """Samples per minibatch."""
     lr: float = clone.LR
-    """Adam's learning rate at the start; it falls linearly."""
+    """Adam's learning rate at the start; it decays linearly."""
     hidden: tuple[int, ...] = (64, 64)
     """Hidden tanh layers of the policy."""
     min_log_std: float = -5.0
     """Smallest log standard deviation of a Gaussian policy, in units of half the action box."""
     scale_actions: bool = True
-    """The Gaussian lives in coordinates where the action box is [-1, 1], else in the box's own."""
+    """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     obs_clip: float = 10.0
     """Bound of normalised observations."""
     held_out: int = 0
-    """Number of the last demonstrations that are held out and only measured."""
+    """Hold out this many of the last demonstrations; they are used only to measure the likelihood."""
     demonstrations: int = 0
-    """Learn from this many of the first demonstrations; 0: from all."""
+    """Learn only from this many of the first demonstrations; 0: all."""
     eval_episodes: int = 100
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
@@ -85,7 +85,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
 
 
 def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
-    """UserError if nothing is left to learn from, before anything is written."""
+    """UserError if no demonstrations are left to learn from, before anything is written."""
     used = len(demos.first(config.demonstrations))
     if config.held_out >= used:
         raise UserError(f"held_out is {config.held_out} of {used} demonstrations: nothing is left to learn")
@@ -121,14 +121,14 @@ class Cloning:
         return -float(nets.log_prob(actor, jnp.asarray(obs), jnp.asarray(act))[0].mean())
 
     def policy(self, actor: nets.Actor) -> Policy:
-        """As an artefact (NumPy)."""
+        """The policy as an artefact (NumPy)."""
         plain = jax.tree.map(np.asarray, actor)
         mean, scale = (array.astype(np.float32) for array in (self.stats.mean, self.stats.scale))
         return Policy(self.interface, plain.net.weights, plain.net.biases, plain.log_std, mean, scale, float(self.clip))
 
 
 def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -> nets.Actor:
-    """The actor with the standard deviation of its residuals, the maximum of (1) given its mean; none below a floor."""
+    """The actor with the standard deviation of its residuals, but at least a floor. It maximises (1) given the mean."""
     if actor.log_std is None:
         return actor
     variance = ((jnp.asarray(act) - actor.net(jnp.asarray(obs))) ** 2).mean(axis=0)
@@ -138,7 +138,7 @@ def with_residuals(actor: nets.Actor, obs: Array, act: Array, smallest: float) -
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> dict[str, Any]:
-    """Fit, save, evaluate; the summary."""
+    """Fit, save and evaluate; returns the summary."""
     demos = demos.first(config.demonstrations)
     nets.use_threads(1)
     test = make_vec(env_id, copies_for(config.eval_episodes), **env_kwargs)

@@ -1,7 +1,7 @@
-"""A binary classifier as cost, BC2L: `tacit learn bc2l ENV`. The baseline of ME-ICRL without its model of behaviour.
+"""BC2L, a binary classifier as cost: `tacit learn bc2l ENV`. It is ME-ICRL's baseline without a model of behaviour.
 
 A network says how likely a step is the learner's and not demonstrated; that is the cost, c = sigmoid(f) in (0, 1). The
-steps that take turns are those of ME-ICRL (`tacit.inverse.loop`), and the inverse step is logistic regression,
+alternating steps are those of ME-ICRL (`tacit.inverse.loop`), and the inverse step is logistic regression,
 
     J = - E_D log(1 - c) - E_N log c                                                                               (1)
 
@@ -41,7 +41,7 @@ def loss(net: Net, expert: Any, learner: Any) -> jax.Array:
 def descend(
     net: Net, opt_state: Any, data: tuple[Any, Any], orders: tuple[Any, Any], lr: Any
 ) -> tuple[Net, Any, jax.Array]:
-    """The inverse step on (expert (n, d), learner (m, d)): network, optimiser's state, loss of the last pass."""
+    """The inverse step on (expert (n, d), learner (m, d)); returns network, optimiser's state and last loss."""
 
     def on_rows(net: Net, expert_rows: Any, learner_rows: Any) -> jax.Array:
         return loss(net, data[0][expert_rows], data[1][learner_rows])

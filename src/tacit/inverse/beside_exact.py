@@ -12,7 +12,7 @@ from tacit.policy import Policy
 
 
 def against_exact(grid: Any, config: Any, state: Any, cost: LearnedCost, policy: Policy) -> dict[str, float]:
-    """The policy beside the soft-optimal one for the same reward, cost and temperature, where the model is known.
+    """Compare the policy with the soft-optimal one for the same reward, cost and temperature, if the model is known.
 
     kl_per_step is E KL(policy || exact) of a step of the policy, loss what it gives up of the objective, by an identity
     (`certify_policy`). The policy's temperature is beta in units of reward.

@@ -1,4 +1,4 @@
-"""How good an answer is, from the weights alone.
+"""Certificates: how good a solution is, computed from its weights alone.
 
 For any lambda >= 0 with its soft-optimal policy pi (notation in docs/exact-method.md):
 
@@ -46,18 +46,18 @@ class Certificate:
     planner_residual: float
     backward_error: float
     dual_value: float
-    """an upper bound on what any feasible policy can reach (convex objectives)"""
+    """An upper bound on the value of any feasible policy (convex objectives)."""
     primal_value: float
-    """(J + beta H) of the returned policy"""
+    """(J + beta H) of the returned policy."""
     statement: str
-    """the verdict in words"""
+    """The verdict in words."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def is_optimal(problem: Problem, point: DualPoint, tolerance: float) -> bool:
-    """Optimal to working accuracy: feasible, without gap, and complementary, relative to the size of the problem.
+    """Whether the point is feasible, without gap and complementary, up to a tolerance relative to the problem's size.
 
     At the very edge of feasibility multipliers are huge and no rounding of theirs is complementary; there it is enough
     that the limits of all positive multipliers are met, in other words that the backward error is small.
@@ -149,11 +149,11 @@ class PolicyCertificate:
     """How far a policy q is from soft-optimal for a cost: V - V^q = beta E_q[sum gamma^t KL(q || pi)], exactly."""
 
     loss: float
-    """nu0 . (V - V^q), in units of reward"""
+    """nu0 . (V - V^q), in units of reward."""
     divergence: float
-    """beta times the discounted KL divergence along q's own trajectories; equals `loss`"""
+    """beta times the discounted KL divergence along q's own trajectories; equals `loss`."""
     kl_per_step: float
-    """average KL(q || pi) over the steps that q takes, in nats"""
+    """Average KL(q || pi) over the steps that q takes, in nats."""
 
 
 def certify_policy(mdp: MDP, cost: np.ndarray, beta: float, policy: np.ndarray) -> PolicyCertificate:

@@ -37,7 +37,7 @@ def pieces(
     batch: int = BATCH,
     lr: float = LR,
 ) -> Iterator[nets.Actor]:
-    """The same, ten times on its way there."""
+    """Yields the actor ten times during the fit."""
     opt_state = optax.scale_by_adam().init(actor)
     steps_per_piece = max(1, steps // PIECES)
     for piece in range(PIECES):
@@ -72,12 +72,12 @@ def held(config: Any, phase: int, steps: int) -> bool:
 
 
 def released(config: Any, phase: int, steps: int) -> bool:
-    """Whether this phase is the last one with a frozen clone: the scale of rewards is known by then, and stays."""
+    """Whether this phase is the last one with a frozen clone. The scale of rewards is known by then, and is frozen."""
     return held(config, phase, steps) and not held(config, phase + 1, steps)
 
 
 def revision_of_clones(config: Mapping[str, Any]) -> int:
-    """2 for runs that begin as a clone: it is held still until the critics know it, which earlier versions did not."""
+    """Revision of the settings: 2 for runs that begin as a clone, which earlier versions did not freeze at first."""
     return 2 if config.get("start") == "clone" else 1
 
 
@@ -86,10 +86,11 @@ def start_from(
 ) -> ppo_lagrangian.State:
     """The same training with a policy cloned from the demonstrations, and with the scale of their observations.
 
-    The nominal agent has been elsewhere, or has fallen over: in its scale, what experts do may be too fine to see, and
-    its rewards are no measure of theirs. The scale of returns is to be found anew. That of observations stays as it is
-    from now on: demonstrations are few, so that every rollout would move it, and with it the policy, which is a
-    function of scaled observations. What demonstrators hardly move has a hundredth of the nominal agent's scale.
+    The nominal agent may have been elsewhere, or have fallen over. Then its scale of observations is too coarse for the
+    experts' movements, and its rewards say nothing about theirs. So the scale of returns is estimated again. The scale
+    of observations is frozen from now on, because demonstrations are few: every rollout would move the scale, and with
+    it the policy, which is a function of scaled observations. Inputs that demonstrators hardly move get a hundredth of
+    the nominal agent's scale.
     """
     learner = state.agent
     obs = learner.interface.encode(demos.observations[demos.rows_before])

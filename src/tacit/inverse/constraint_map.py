@@ -1,4 +1,4 @@
-"""The constraint map: a cost that a person can read, fitted to the states that a run has seen.
+"""The constraint map: a readable cost, fitted to the states that a run has seen.
 
 The cost that drives the policy may read all inputs jointly. The map is additive, soft thresholds on single named
 inputs, and sparse. It minimises the same dual as the run, on the demonstrations against all states that the learner
@@ -23,15 +23,15 @@ Array = NDArray[Any]
 MINIBATCHES, BATCH = 1500, 512
 THRESHOLDS = 24
 EXPERT_SQUARE, LEARNER_SQUARE = 20.0, 0.1
-"""For the map of a run that has none of its own."""
+"""Settings for a run whose method has none for a map."""
 SPARSITY = 0.002
-"""Price of a unit of lam, in units of a feature's mean."""
+"""Penalty per unit of lam, in units of a feature's mean."""
 READABLE, HIDDEN = 2, (64, 64)
-"""Number of inputs that make a picture, and layers of the network on them."""
+"""Largest number of inputs that can be drawn together, and hidden layers of the network on them."""
 
 
 def fit(config: Any, state: Any, driving: LearnedCost, expert: Expert, seed: int) -> LearnedCost | None:
-    """The map of a run whose cost is `driving`; None for a linear cost, which can be read as it is."""
+    """The map of a run whose cost is `driving`; None for a linear cost, which is readable without a map."""
     if driving.linear:
         return None
     learner = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
@@ -49,7 +49,7 @@ def fit(config: Any, state: Any, driving: LearnedCost, expert: Expert, seed: int
 
 
 def ceiling(config: Any) -> float:
-    """The largest cost that the map can have; the driving cost may have no such bound."""
+    """The largest cost that the map can have. The driving cost may be unbounded."""
     return 0.5 / (config.learner_square or LEARNER_SQUARE)
 
 
@@ -88,7 +88,7 @@ def fit_rows(
     )
 
     ones = np.ones((MINIBATCHES, BATCH), np.float32)
-    # Half of the learner's rows evenly, half by their cost: the few that lie beyond a boundary say where it is.
+    # Draw half of the learner's rows evenly and half by cost, because the few beyond a boundary say where it is.
     likely = np.cumsum(np.maximum(cost, 0.0) + 1e-6)
     by_cost = np.searchsorted(likely, rng.random((MINIBATCHES, BATCH // 2)) * likely[-1]).clip(0, len(learner) - 1)
     evenly = rng.integers(len(learner), size=(MINIBATCHES, BATCH - BATCH // 2))

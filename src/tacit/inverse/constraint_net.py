@@ -1,4 +1,4 @@
-"""What methods with one network for the constraint share: its settings, the network, and the data of an inverse step.
+"""The common part of methods with one constraint network: settings, the network, and the data of an inverse step.
 
 The network is a ReLU network on the scaled inputs of the cost (`tacit.cost`). With one output f, the cost of a step is
 c = sigmoid(f) and its feasibility zeta = 1 - c = sigmoid(-f). It starts as the published code's does, weights and
@@ -31,13 +31,13 @@ from tacit.run.trainer import Metrics
 
 Array = NDArray[Any]
 EPSILON = 1e-5
-"""Inside logarithms of a feasibility."""
+"""Added to a feasibility inside logarithms."""
 OPTIMISER = optax.scale_by_adam(eps=1e-5)
 
 
 @dataclass(frozen=True)
 class Settings(samples.Settings):
-    """Settings of the network, and of what it reads."""
+    """Settings of the constraint network and its inputs."""
 
     layers: tuple[int, ...] = (20,)
     """Hidden ReLU layers of the network."""
@@ -61,7 +61,7 @@ def check(config: Settings) -> None:
 class Net(NamedTuple):
     weights: tuple[Any, ...]
     biases: tuple[Any, ...]
-    """(in, out) and (out,)"""
+    """Weights (in, out) and biases (out,)."""
 
 
 def init(rng: np.random.Generator, sizes: tuple[int, ...]) -> Net:
@@ -75,21 +75,21 @@ def init(rng: np.random.Generator, sizes: tuple[int, ...]) -> Net:
 
 
 def outputs(net: Net, z: Any) -> jax.Array:
-    """(B, out) of scaled inputs (B, d)."""
+    """Outputs (B, out) for scaled inputs (B, d)."""
     for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
         z = jax.nn.relu(z @ weight + bias)
     return z @ net.weights[-1] + net.biases[-1]
 
 
 def log_feasibility(net: Net, z: Any) -> jax.Array:
-    """log(zeta + eps) (B,) of scaled inputs (B, d)."""
+    """log(zeta + eps) (B,) for scaled inputs (B, d)."""
     return jnp.log(jax.nn.sigmoid(-outputs(net, z)[:, 0]) + EPSILON)
 
 
 def descend(
     loss: Callable[..., Any], net: Net, opt_state: Any, batches: Any, lr: Any, has_aux: bool = False
 ) -> tuple[Net, Any, Any]:
-    """Adam on  loss(net, *batch),  one step per batch: (network, optimiser's state, what the loss gave each time)."""
+    """Adam on loss(net, *batch), one step per batch; returns network, optimiser's state, and the loss of each step."""
 
     def step(carry: tuple[Net, Any], batch: Any) -> tuple[tuple[Net, Any], Any]:
         net, opt_state = carry
@@ -102,7 +102,7 @@ def descend(
 
 
 def to_cost(net: Net, inputs: Inputs, at: Literal["next", "current"], **fields: Any) -> LearnedCost:
-    """c = sigmoid(f) as an artefact (or another head, if `fields` say so)."""
+    """The cost c = sigmoid(f) as an artefact (or with another head, if `fields` say so)."""
     weights, biases = jax.tree.map(np.asarray, net)
     none = np.zeros((len(inputs.names), 0), np.float32)
     return LearnedCost(inputs, np.ones(1, np.float32), none, none, weights, biases, at=at, **fields)
@@ -124,7 +124,7 @@ def orders(rng: np.random.Generator, n: int, m: int, batch: int, passes: int) ->
 
 
 def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert: Array, learner: Array) -> Inputs:
-    """The inputs with their scale, which stays as it is from now on. One-hot states are left alone."""
+    """The inputs with their scale, which is fixed from now on. One-hot states are not scaled."""
     raw = config.input_scale == "raw" or bool(interface.n_states)
     return inputs if raw else samples.fit_scale(inputs, expert, learner)
 
@@ -135,7 +135,7 @@ def scaled_inputs(inputs: Inputs, interface: Interface, config: Settings, expert
 
 @dataclass(frozen=True)
 class Config(Settings, loop.Config, ppo_lagrangian.Config):
-    """Settings of a classifier: those of PPO-Lagrangian, of the network, and of how they take turns."""
+    """Settings of a classifier: of PPO-Lagrangian, of the network, and of how their steps alternate."""
 
     multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "softplus"
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
@@ -144,7 +144,7 @@ class Config(Settings, loop.Config, ppo_lagrangian.Config):
     backward_steps: int = 10
     """Passes over the data per inverse step."""
     constraint_batch: int = 0
-    """Samples of each side per minibatch; 0: all."""
+    """Samples of the demonstrations, and of the learner, per minibatch; 0: all."""
     anneal: float = 0.9
     """Factor on lr_constraint after each inverse step."""
 
@@ -153,26 +153,26 @@ class Config(Settings, loop.Config, ppo_lagrangian.Config):
 
 @dataclass(frozen=True)
 class Data:
-    """What an inverse step of a classifier sees."""
+    """The data of a classifier's inverse step."""
 
     expert: Array
     """(n, d) scaled inputs of the demonstrations' steps."""
     learner: Array
-    """(m, d) of the learner's last steps."""
+    """(m, d) scaled inputs of the learner's last steps."""
     trajectory: Array
-    """(m,) number of the learner's trajectory that a step belongs to, from 0."""
+    """(m,) number of the learner's trajectory that each step belongs to, from 0."""
     whole: Array
-    """(m,) of the trajectory with each number, whether it was seen from its first step to its last."""
+    """(m,) whether the trajectory with each number was seen from its first step to its last."""
 
 
 class Classifier(loop.Method):
     """A method with one network. It supplies `descend`, and `cost_of` if its cost is not a plain sigmoid."""
 
     outputs: ClassVar[int] = 1
-    """Outputs of the network."""
+    """Number of outputs of the network."""
 
     def descend(self, config: Any, state: Any, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        """(network, optimiser's state, metrics) after the inverse step."""
+        """The inverse step; returns network, optimiser's state, and metrics."""
         raise NotImplementedError
 
     def begin(
@@ -183,11 +183,11 @@ class Classifier(loop.Method):
         return inputs, net, OPTIMISER.init(net), {}
 
     def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        """What the cost is to read, not scaled yet. UserError for a name that the environment does not have."""
+        """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
         return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
 
     def step(self, config: Any, state: Any, evidence: loop.Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
-        """On the last steps of the phase, about as many as were demonstrated."""
+        """An inverse step on the last steps of the phase, about as many as were demonstrated."""
         expert, phase, rollouts = evidence.expert, evidence.phase, evidence.rollouts
         last = min(len(rollouts), max(1, -(-len(expert.rows) // config.rollout_steps))) * config.rollout_steps
         data = Data(
@@ -208,7 +208,7 @@ class Classifier(loop.Method):
         return float(config.terminal_cost)
 
     def shapes(self, params: Net) -> dict[str, Any]:
-        """What a checkpoint says of a network."""
+        """Description of a network in a checkpoint."""
         return {"sizes": [len(params.weights[0]), *(len(bias) for bias in params.biases)]}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Net, Any]:
@@ -225,7 +225,7 @@ class Classifier(loop.Method):
 
 
 def learning_rate(config: Any, state: Any) -> float:
-    """Of the inverse step that follows this state."""
+    """Learning rate of the inverse step that follows this state."""
     return float(config.lr_constraint * config.anneal ** loop.steps_before(config, state))
 
 
@@ -240,9 +240,9 @@ def unit_of(state: Any, config: Any) -> float:
 def trajectories(times: Array, ended: Array) -> tuple[Array, Array]:
     """(T * N,) numbers of the trajectories in T steps of N environments, and (T * N,) whether one of a number is whole.
 
-    The steps' own numbers are times (T, N), and ended (N,) marks the episodes that end with the last of them. An
-    episode that began before the first of these steps, or goes on after the last, is a trajectory as far as it is seen,
-    but not a whole one.
+    times (T, N) are the step numbers within episodes, and ended (N,) marks the episodes that end with the last step. An
+    episode that began before the first of these steps, or continues after the last, is a trajectory as far as it was
+    seen, but not a whole one.
     """
     starts = times == 0
     starts[0] = True

@@ -29,7 +29,7 @@ PATIENCE = 4  # Newton's method needs no more once values no longer change
 
 
 class Point(Protocol):
-    """The objective at one weight vector; gradient and Newton system are computed when first asked for."""
+    """The objective at one weight vector. Gradient and Newton system are computed on first use."""
 
     weights: np.ndarray
     value: float
@@ -47,17 +47,17 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Sizes and when to stop, in the units of `Scaled`."""
+    """Parameters of the minimisation and its stopping rule, in the units of `Scaled`."""
 
     beta: float
     moment_scale: float
-    """typical size of a (small) moment"""
+    """Typical size of a (small) moment."""
     tolerance: float = 1e-9
     max_iterations: int = 500
     initial_weights: np.ndarray | None = None
 
     def betas(self) -> list[float]:
-        """From a beta where Newton always works down to the one that was asked for."""
+        """Decreasing values of beta, from one where Newton always works down to the requested one."""
         path = [self.beta]
         while path[0] < 0.05:
             path.insert(0, path[0] / CONTINUATION)
@@ -66,7 +66,7 @@ class Schedule:
 
 @dataclass
 class Progress:
-    """What `minimise` yields after each iteration."""
+    """The result of an iteration of `minimise`."""
 
     point: Any
     beta: float
@@ -77,15 +77,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Scaled:
-    """The objective in units in which rewards and features are of size one, without the features that do not matter."""
+    """The objective in units where rewards and features have size one, without irrelevant features."""
 
     objective: Objective
     unit: float
-    """of reward"""
+    """Unit of reward."""
     units: np.ndarray
-    """(k,) of the weights: reward over feature"""
+    """(k,) units of the weights: reward over feature."""
     relevant: np.ndarray
-    """(k,) booleans: the others, which are zero wherever policies can go, keep weight zero"""
+    """(k,) booleans. The other features are zero wherever policies can go, and keep weight zero."""
 
     def at(self, weights: np.ndarray, beta: float, near: Any) -> ScaledPoint:
         full = np.zeros(len(self.units))
@@ -113,7 +113,7 @@ class ScaledPoint:
 
 
 def kkt_residual(weights: np.ndarray, gradient: np.ndarray) -> float:
-    """max |lambda - [lambda - grad]_+|: zero exactly at a solution. Written as a minimum it does not cancel."""
+    """max |lambda - [lambda - grad]_+|, zero exactly at a solution. Written as a minimum, it avoids cancellation."""
     return float(np.abs(np.minimum(weights, gradient)).max(initial=0.0))
 
 
@@ -131,7 +131,7 @@ def minimise(objective: Objective, size: int, schedule: Schedule, give_up: Calla
     done = 0
     for beta in betas:
         last = beta == betas[-1]
-        # Earlier stages only lead the way: their barrier need not be finer than their entropy, nor their end reached.
+        # Earlier stages only provide a start. They need not converge, and their barrier may be as coarse as beta.
         target = floor if last else max(floor, 0.1 * beta * schedule.moment_scale)
         until = schedule.max_iterations if last else min(schedule.max_iterations, done + STAGE)
         point = objective.at(weights, beta, point)
@@ -188,7 +188,7 @@ def _barrier_step(
         value = merit(trial)
         if value <= start + ARMIJO * length * descent + 0.1 * rounding:
             break
-        # Near the solution differences of values are all rounding; the slope along the step still tells.
+        # Near the solution, differences of values are mere rounding, but the slope along the step is still reliable.
         if value <= start + rounding:
             ahead = float((trial.gradient + tau - tau / trial.weights) @ direction)
             if abs(ahead) <= 0.9 * abs(descent):
@@ -212,18 +212,18 @@ def _to_boundary(position: np.ndarray, direction: np.ndarray) -> float:
 def _active_set(
     objective: Objective, point: Point, slack: np.ndarray, schedule: Schedule, budget: int
 ) -> Iterator[Progress]:
-    """Newton on the multipliers that are positive, with the others at zero."""
+    """Newton steps on the positive multipliers, with the others at zero."""
     beta = schedule.beta
 
     def kkt(p: Point) -> float:
         return kkt_residual(p.weights, p.gradient)
 
     def error(p: Point) -> float:
-        """What the residual may hide where weight and gradient both vanish: it takes the smaller of the two."""
+        """The error that the residual hides where weight and gradient are both small: it takes the smaller one."""
         return max(float((-p.gradient).max(initial=0.0)), float(p.weights @ np.abs(p.gradient)))
 
     candidate = objective.at(np.where(point.weights < slack, 0.0, point.weights), beta, point)
-    # Dropping the inactive multipliers may cost accuracy when the problem is degenerate; a few steps win it back.
+    # Dropping the inactive multipliers may lose accuracy in a degenerate problem. A few steps recover it.
     best, since_best = point, 0
     for _ in range(max(1, min(30, budget))):
         enough = max(kkt(best), schedule.tolerance) if best is point else kkt(best)
@@ -239,7 +239,7 @@ def _active_set(
         direction = candidate.newton_solve(frozen, np.where(free, -candidate.gradient, 0.0))
         if not np.isfinite(direction).all():
             break
-        # Where the Hessian is all but singular (multipliers that ought to be infinite) the step is not to be believed.
+        # If the Hessian is nearly singular (a multiplier should be infinite), the step is unreliable and is shortened.
         longest = float(np.abs(direction).max(initial=0.0))
         allowed = float(candidate.weights.max(initial=0.0)) + 1.0
         direction *= min(1.0, allowed / max(longest, 1e-300))

@@ -1,4 +1,4 @@
-"""What the exact method minimises over the weights lambda >= 0, with gradients and Newton systems.
+"""The objectives of the exact method over weights lambda >= 0, with gradients and Newton systems.
 
 Both objectives depend on lambda through the soft-optimal policy for the reward R - lambda.phi. With X(s,a) the response
 of beta log pi(a|s) to a change of the reward along phi (centred under pi in every state), gradients are one adjoint
@@ -46,28 +46,28 @@ class Geometry:
 
     @cached_property
     def visitable(self) -> np.ndarray:
-        """(S*A,) pairs that some policy takes."""
+        """(S*A,) state-action pairs that some policy takes."""
         return np.repeat(reachable_states(self.mdp) & ~self.mdp.terminal, self.mdp.n_actions)
 
     @cached_property
     def irrelevant(self) -> np.ndarray:
-        """(k,) features that are zero wherever any policy can go: no data and no policy says anything about them."""
+        """(k,) features that are zero wherever any policy can go, so neither data nor policies depend on them."""
         return np.asarray(abs(self.transposed) @ self.visitable.astype(float)) == 0.0
 
     @cached_property
     def feature_units(self) -> np.ndarray:
-        """(k,) the largest size of each feature where policies can go, rounded to a power of two: exact to scale by."""
+        """(k,) largest size of each feature where policies can go, rounded to a power of two for exact scaling."""
         sizes = sp.csr_array(abs(self.features).multiply(self.visitable[:, None])).max(axis=0).toarray().ravel()
         return np.exp2(np.ceil(np.log2(np.where(self.irrelevant, 1.0, sizes))))
 
     @cached_property
     def reward_range(self) -> float:
-        """What is at stake: how much rewards differ where policies can go, or a part of them if they do not."""
+        """How much rewards differ where policies can go, or a part of their size if they do not differ."""
         rewards = self.mdp.rewards.ravel()[self.visitable]
         return max(float(np.ptp(rewards)), 1e-3 * float(np.abs(rewards).max())) if len(rewards) else 0.0
 
     def reward_unit(self, beta: float) -> float:
-        """The range of rewards, or the entropy if that is more, rounded to a power of two."""
+        """The range of rewards, or the entropy if it is larger, rounded to a power of two."""
         return float(np.exp2(np.ceil(np.log2(max(self.reward_range, beta)))))
 
 
@@ -104,7 +104,7 @@ class DualPoint:
 
     @cached_property
     def hessian(self) -> np.ndarray:
-        """(k, k)"""
+        """(k, k) Hessian or Fisher matrix."""
         return self.response.covariance(self.problem.geometry.dense_features, self._attention) / self.beta
 
     def hessian_times(self, vector: np.ndarray) -> np.ndarray:
@@ -129,8 +129,8 @@ class DualPoint:
         return out
 
     def _solve_one_hot(self, diagonal: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """For one-hot states H = K^-T B K^-1 with sparse K = I - gamma P_pi and
-        B = (gamma^2/beta) (P' diag(rho) P - P_pi' diag(d) P_pi), so (H + D)^-1 = K (B + K' D K)^-1 K'."""
+        """Solve the Newton system of one-hot states. H = K^-T B K^-1 with sparse K = I - gamma P_pi and B =
+        (gamma^2/beta) (P' diag(rho) P - P_pi' diag(d) P_pi), so (H + D)^-1 = K (B + K' D K)^-1 K'."""
         mdp = self.problem.geometry.mdp
         structure = structure_of(mdp)
         k_matrix = structure.identity_minus(mdp, self.plan.policy)
@@ -238,7 +238,7 @@ class CausalLikelihood(Problem):
 
     def attention(self, point: DualPoint) -> np.ndarray:
         # The exact Hessian weighs each state's covariance with the visits that start from m; negative ones are dropped
-        # to keep the Newton system positive definite; a share of the Fisher weights keeps demonstrated states in.
+        # to keep the Newton system positive definite. A share of the Fisher weights keeps demonstrated states in it.
         explained = point.response.visits_explaining(self._flat_counts)
         fisher = self.counts.sum(axis=-1)
         return np.maximum(explained, 0.01 * fisher)[..., None] * point.plan.policy

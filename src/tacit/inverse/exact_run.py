@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tacit.run import Run
 
 PICTURE_BETA = 0.01
-"""The paper's figure shows the cost at this temperature."""
+"""Temperature at which the paper's figure shows the cost."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,27 @@ class Config:
     beta: float = 0.1
     """Weight of the causal entropy, in units of reward; smaller is closer to a deterministic policy."""
     objective: Literal["likelihood", "moments", "plugin"] = "likelihood"
-    """What is fitted: the demonstrated actions (likelihood, always solvable), the visits of the demonstrations
-    (moments, as in the paper; may have no solution when the dynamics slip), or the visits of a policy estimated from
-    them (plugin, always solvable). `tacit.solve` defaults to moments, because it also takes expectations without
-    demonstrations."""
+    """What is fitted. likelihood: the demonstrated actions; always has a solution. moments: the visits of the
+    demonstrations, as in the paper; may have no solution if the dynamics slip. plugin: the visits of a policy estimated
+    from the demonstrations; always has a solution. `tacit.solve` defaults to moments, because it also takes
+    expectations without demonstrations."""
     budget: float = 0.0
-    """How far each feature may exceed the expert's, in discounted visits; more is looser. (moments has no solution
-    without one when the dynamics slip.)"""
+    """How far each feature may exceed the expert's, in discounted visits; a larger budget is looser. If the dynamics
+    slip, moments needs one to have a solution."""
     features: Literal["state", "state-action"] = "state"
-    """What a cost may depend on, one weight each."""
+    """Features that the cost depends on, with one weight each."""
     method: Literal["newton", "gradient"] = "newton"
-    """newton, or the paper's projected gradient with a fixed step."""
+    """Solver: newton, or the paper's projected gradient with a fixed step."""
     l1: float = 1e-4
     """L1 penalty on the weights for the likelihood, in discounted visits."""
     pseudo_count: float = 0.1
-    """plugin: visits of the unconstrained policy that are mixed into each state's action counts."""
+    """For plugin: visits of the unconstrained policy that are added to each state's action counts."""
     tolerance: float = 1e-9
-    """KKT residual at which to stop."""
+    """KKT residual at which the solver stops."""
     step_size: float = 0.05
-    """gradient: the step."""
+    """For gradient: the step size."""
     max_iterations: int | None = None
-    """Outer iterations; 500 for newton and 2000 for gradient when not given."""
+    """Outer iterations. Default: 500 for newton, 2000 for gradient."""
 
 
 def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
@@ -85,7 +85,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
 def train(
     run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
 ) -> Summary:
-    """Solve, evaluate, and write everything that the run folder of an exact run holds; returns the summary."""
+    """Solve, evaluate, and write the whole run folder of an exact run; returns the summary."""
     spec = gridworld_of(env_id, env_kwargs)
     mdp, pairs = spec.model(), spec.to_tabular(demos)
     solution = _solve(mdp, pairs, config, config.beta, run)
@@ -116,7 +116,7 @@ def run(*args: Any) -> Summary:
 
 
 def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-exact") -> GridworldSpec:
-    """The exact model behind an environment; UserError when it has none."""
+    """The exact model of an environment; UserError if it has none."""
     spec = capabilities(make(env_id, **env_kwargs)).model
     if spec is None:
         raise UserError(
@@ -127,7 +127,7 @@ def gridworld_of(env_id: str, env_kwargs: Mapping[str, Any], algo: str = "mce-ex
 
 
 def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | None) -> Solution:
-    """The solution; with a run, every iteration is logged and shown."""
+    """The solution. With a run, every iteration is logged and shown."""
     options: dict[str, Any] = asdict(config)
     features = options.pop("features")
     steps = mce_exact.learn(mdp, features, demonstrations=pairs, **{**options, "beta": beta})
@@ -161,7 +161,7 @@ def evaluations(
 
 
 def as_table(agents: Mapping[str, TabularEvaluation], demos: Demonstrations, discount: float) -> Table:
-    """{agent: {metric: number}}; without an exact policy the expert is measured on its demonstrations."""
+    """{agent: {metric: number}}. An expert without an exact policy is measured on its demonstrations."""
     table: Table = {name: dict(agent.as_dict()) for name, agent in agents.items()}
     if "expert" not in agents:
         return {"expert": demonstrated(demos, discount), **table}
@@ -235,7 +235,7 @@ def _save_figures(
 
 
 def base_figures(spec: GridworldSpec, demos: Demonstrations) -> dict[str, np.ndarray]:
-    """What can be drawn before anything is learned: the map, the expert's visits, the true constraint."""
+    """Arrays that can be drawn before learning: the map, the expert's visits, the true constraint."""
     return {
         "row": spec.cells[:, 0],
         "col": spec.cells[:, 1],
@@ -249,7 +249,7 @@ def write_figures(run: Run, spec: GridworldSpec, arrays: dict[str, np.ndarray]) 
 
 
 def _diagnosis(spec: GridworldSpec, solution: Solution) -> Diagnosis:
-    """Why there is no solution, as the report shows it."""
+    """The reasons why there is no solution, for the report."""
     proof = solution.diagnosis
     assert proof is not None
 
@@ -278,7 +278,7 @@ def _diagnosis(spec: GridworldSpec, solution: Solution) -> Diagnosis:
 
 
 def recheck(run: Run) -> tuple[certificate.Certificate, float]:
-    """(certificate from the weights alone, what the saved policy loses against the exact one for these weights).
+    """(certificate from the weights alone, loss of the saved policy against the exact one for these weights).
 
     Model and expert come from the folder's settings and demonstrations; everything else is computed anew. A proof that
     there is no solution is checked by one run of policy iteration.

@@ -39,7 +39,7 @@ class Diagnosis:
     allowed_cost: float
     """y.limit, which is smaller."""
     uniform_slack: float | None
-    """The smallest number that, added to every budget, gives a solution; beyond LARGE enough, but not the smallest."""
+    """The smallest uniform addition to the budgets that gives a solution; beyond LARGE perhaps not the smallest."""
     to_blame: tuple[int, ...]
     """Indices of the features with the largest share in the proof."""
     statistical_budget: np.ndarray | None = None
@@ -66,7 +66,7 @@ class Diagnosis:
             "states less often than any policy can, or never."
         )
         if self.uniform_slack is not None:
-            # A little more than the least: three digits typed in as printed must do.
+            # Slightly more than the minimum, so that the three printed digits suffice.
             text += f" A budget of {1.01 * self.uniform_slack:.3g} more on every feature has a solution."
         if self.statistical_budget is not None:
             text += (
@@ -120,7 +120,7 @@ def farkas_proof(
 
 
 def decide_at_once(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | None:
-    """A proof that is cheap to find: one feature alone, or the linear program if it is small."""
+    """A cheap proof, from a single feature or from the linear program if it is small; None if there is none."""
     visited = sp.diags_array(np.repeat(reachable_states(mdp) & ~mdp.terminal, mdp.n_actions).astype(float)) @ features
     never_negative = visited.min(axis=0).toarray().ravel() >= 0
     if (never_negative & (limit < 0)).any():
@@ -135,7 +135,7 @@ def decide(mdp: MDP, features: sp.csr_array, limit: np.ndarray) -> Diagnosis | N
     """A proof of infeasibility, or None when there is a solution (or the problem is too large for the program)."""
     if _variables(mdp) > LARGE:
         return None
-    # In units of each feature's size: the answer must not depend on what the user measures them in.
+    # In units of each feature's size, so that the answer does not depend on the user's units.
     sizes = feature_sizes(features)
     slack, ray = smallest_uniform_slack(mdp, features, limit, sizes)
     if not slack > TOLERANCE:
@@ -183,7 +183,8 @@ def smallest_uniform_slack(
 
 
 def flow_constraints(mdp: MDP) -> tuple[sp.csr_array, np.ndarray]:
-    """(A, b) with A rho = b exactly for the discounted occupancies rho of policies, time-stacked with a horizon."""
+    """(A, b) such that A rho = b exactly for the discounted occupancies rho of policies; time-stacked with a
+    horizon."""
     leave = sp.csr_array(sp.kron(sp.eye_array(mdp.n_states), np.ones((1, mdp.n_actions))))
     enter = mdp.discount * mdp.live_transitions_transposed
     if mdp.horizon is None:
@@ -239,7 +240,7 @@ def with_advice(
     demonstrations: Trajectories | None,
     reached: np.ndarray | None,
 ) -> Diagnosis:
-    """Add budgets that would do: a uniform one, and the statistical one, raised uniformly if even that is too little.
+    """The diagnosis with budgets that give a solution: a uniform one, and a statistical one, raised if needed.
 
     reached: (k,) the moments of some policy, which say what is enough where the linear program is too large.
     """

@@ -29,18 +29,18 @@ STEEPNESS = 12.0
 
 
 class Phi(NamedTuple):
-    """zeta: parameters of the features, see `tacit.cost`."""
+    """Parameters zeta of the features; see `tacit.cost`."""
 
     slopes: Any
     offsets: Any
-    """(d, m) of the thresholds."""
+    """(d, m) slopes and offsets of the thresholds."""
     weights: tuple[Any, ...]
     biases: tuple[Any, ...]
-    """Of the joint network."""
+    """Parameters of the joint network."""
 
 
 class Params(NamedTuple):
-    """The dual variables."""
+    """Parameters of the dual: zeta, and the multipliers lam."""
 
     phi: Phi
     lam: Any
@@ -56,7 +56,7 @@ def init(
     lam: float,
     bias: float,
 ) -> Params:
-    """Fresh features for inputs like z (n, d): `thresholds` for each input, `joint` outputs of a network on all.
+    """Fresh features for inputs like z (n, d): `thresholds` per input, and `joint` outputs of a network on all inputs.
 
     Thresholds begin at quantiles of the data, half of them rising, half falling. `bias` is the joint features' output
     bias.
@@ -66,8 +66,8 @@ def init(
     offsets = np.zeros((d, thresholds))
     if thresholds:
         signs = np.where(np.arange(thresholds) % 2, 1.0, -1.0)
-        # From both ends inwards, closest together at the ends: rising ones lie high, falling ones low, as "too much"
-        # and "too little" do, and what is demonstrated ends somewhere out there.
+        # Thresholds go from both ends inwards, and are closest together at the ends, where demonstrations end. Rising
+        # ones ("too much") lie high, falling ones ("too little") low.
         pairs = math.ceil(thresholds / 2)
         ranks = 0.5 * np.geomspace(1e-3, 1.0, pairs)[np.arange(thresholds) // 2]
         places = np.quantile(z, np.where(signs > 0, 1.0 - ranks, ranks), axis=0).T
@@ -132,7 +132,7 @@ def _thresholds_forward(slopes: Any, offsets: Any, lam: Any, z: Any) -> tuple[ja
 
 
 def _thresholds_backward(kept: tuple[Any, ...], gradient: jax.Array) -> tuple[Any, ...]:
-    """Sums over the batch as matrix products, which take two thirds of the time of those that JAX would derive."""
+    """The derivative, with sums over the batch as matrix products: two thirds of the time of JAX's own derivative."""
     level, lam, z = kept
     weights = jnp.stack([jnp.broadcast_to(gradient, z.T.shape), z.T * gradient], axis=-1)  # (d, B, 2)
     slope = jnp.einsum("dmb,dbk->dmk", level * (1.0 - level), weights)
@@ -143,7 +143,7 @@ _thresholds_cost.defvjp(_thresholds_forward, _thresholds_backward)
 
 
 def to_cost(params: Params, inputs: Inputs, **fields: Any) -> LearnedCost:
-    """The artefact."""
+    """The learned cost as an artefact."""
     phi, lam = jax.tree.map(np.asarray, params)
     return LearnedCost(inputs, lam, phi.slopes, phi.offsets, phi.weights, phi.biases, **fields)
 
@@ -170,7 +170,7 @@ class Hyper(NamedTuple):
 
 
 def dual_loss(params: Params, part: Batches, hyper: Hyper) -> jax.Array:
-    """(2) on a minibatch."""
+    """The loss (2) on a minibatch."""
     both = costs(params, jnp.concatenate([part.expert, part.learner]))
     expert, learner = both[: len(part.expert)], both[len(part.expert) :]
     gap = jnp.mean(part.expert_weight * expert) - jnp.mean(part.learner_weight * learner)
@@ -187,7 +187,7 @@ OPTIMISER = optax.scale_by_adam()
 def dual_steps(
     params: Params, opt_state: Any, batches: Batches, hyper: Hyper, *, once: bool
 ) -> tuple[Params, Any, jax.Array]:
-    """Adam on zeta and lam (on zeta alone if lam moves `once`, elsewhere), lam projected to >= 0; the mean loss."""
+    """Adam on zeta and lam, with lam projected to >= 0; returns the mean loss. With `once`, lam does not move here."""
 
     def step(carry: tuple[Params, Any], part: Batches) -> tuple[tuple[Params, Any], jax.Array]:
         params, opt_state = carry
@@ -214,7 +214,7 @@ def feature_means(phi: Phi, z: Any, weight: Any) -> jax.Array:
 def pretrain(
     rng: np.random.Generator, phi: Phi, z: Array, *, epochs: int, lr: float, batch_size: int
 ) -> tuple[Phi, list[float]]:
-    """phi as the encoder of z (n, d) with a mirrored ReLU decoder, by minibatch Adam; the mean loss of each epoch."""
+    """Pre-train phi as the encoder of z (n, d) with a mirrored ReLU decoder; returns the mean loss of each epoch."""
     if not epochs or (phi.slopes.size == 0 and not phi.weights):
         return phi, []
     k = phi.slopes.size + (len(phi.biases[-1]) if phi.weights else 0)
@@ -240,7 +240,7 @@ def pretrain(
 
 @partial(jax.jit, donate_argnums=(1,))
 def _encode(params: Any, opt_state: Any, batches: Any, lr: float) -> tuple[Any, Any, jax.Array]:
-    """One epoch over batches (M, B, d)."""
+    """One epoch of pre-training over batches (M, B, d)."""
     adam = optax.adam(lr)
 
     def reconstruction_error(params: Any, z: jax.Array) -> jax.Array:

@@ -47,7 +47,7 @@ __all__ = ["Config", "State", "check", "cost_of", "learn", "policy_of", "train"]
 
 @dataclass(frozen=True)
 class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
-    """Settings of GACL: those of PPO and of the discriminator."""
+    """Settings of GACL: of PPO and of the discriminator."""
 
     checkpoint_every: int = 20
     """Rollouts between checkpoints."""
@@ -56,12 +56,13 @@ class Config(trainer.Settings, constraint_net.Settings, ppo.Config):
     layers: tuple[int, ...] = (30,)
     """Hidden ReLU layers of the discriminator."""
     discriminator_steps: int = 1
-    """Steps of the discriminator after a rollout."""
+    """Discriminator steps after each rollout."""
     bootstrap_steps: int = 0
-    """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
+    """Environment steps of PPO on the reward alone before the first discriminator step; at least one rollout."""
     absorbing: bool = False
-    """Where no demonstration ends early, charge for ending an episode: as much as staying for ever where log D is
-    lowest (the lowest tenth of a rollout). Otherwise an agent prefers to end, because log D is negative."""
+    """If no demonstration ends early, charge the learner for ending an episode as much as staying for ever where log D
+    is low (the lowest tenth of a rollout). Without this charge, the agent prefers to end episodes, because log D is
+    negative."""
 
     HISTORY: ClassVar[History] = History(revision=revision_of_clones)
 
@@ -84,7 +85,7 @@ _bonus = jax.jit(log_feasibility)
 
 
 def price_of_ending(bonus: Array, gamma: float) -> float:
-    """What the lowest tenth of these log D would be worth for ever after."""
+    """Discounted value of staying for ever at the lowest tenth of these log D."""
     return gamma / (1.0 - gamma) * float(np.quantile(bonus, 0.1))
 
 
@@ -93,7 +94,7 @@ def price_of_ending(bonus: Array, gamma: float) -> float:
 
 
 def cost_of(state: State, config: Config) -> LearnedCost:
-    """1 - D as an artefact."""
+    """The cost 1 - D as an artefact."""
     return constraint_net.to_cost(state.params, state.inputs, config.at)
 
 
@@ -145,7 +146,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
-    """A rollout, a step of the discriminator, and PPO on the reward with its bonus."""
+    """One rollout, one discriminator step, and PPO on the reward plus its bonus."""
     started = time.perf_counter()
     rng = generator(state)
     forward, rollout = ppo.gather(env, config, state.forward)
@@ -168,7 +169,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     signal = reward + bonus.reshape(reward.shape)
     if config.absorbing and expert.absorbed == 0:
         signal += price_of_ending(bonus, config.gamma) * rollout.terminated
-    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+    # The critics do not know a cloned policy yet, and their first errors would spoil it.
     number, steps = state.iteration - 1, config.rollout_steps
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, steps))
     if clone.released(config, number, steps):
@@ -200,7 +201,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
 
 
 class GACL(constraint_net.Classifier):
-    """`tacit learn gacl ENV`. Its loop is its own: a step of the discriminator and of PPO after every rollout."""
+    """`tacit learn gacl ENV`. It has a loop of its own: discriminator and PPO take a step after every rollout."""
 
     name = "gacl"
     config_type = Config

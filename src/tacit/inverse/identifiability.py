@@ -1,4 +1,4 @@
-"""What the data cannot say about the cost.
+"""Identifiability: what the data cannot say about the cost.
 
 The Hessian of the dual, (1/beta) sum_s d(s) Cov_a M(s,a), is the information that the demonstrators' actions carry
 about the weights. Directions in which it vanishes change no policy anywhere that the expert goes: no amount of
@@ -24,14 +24,14 @@ NULL = 1e-10  # eigenvalues below this share of the largest are zero
 
 @dataclass(frozen=True)
 class Identifiability:
-    """Shapes: k features, r null directions."""
+    """The result of `identifiability`. Shapes: k features, r null directions."""
 
     eigenvalues: np.ndarray
-    """(k,) of the dual's Hessian, ascending"""
+    """(k,) eigenvalues of the dual's Hessian, ascending."""
     null_space: np.ndarray
-    """(k, r) orthonormal directions of the weights that no demonstration can reveal"""
+    """(k, r) orthonormal directions of the weights that no demonstration can reveal."""
     unknown: np.ndarray
-    """(k,) in [0, 1]: how much of each single weight lies in directions that the given data do not reveal"""
+    """(k,) in [0, 1]: the part of each weight that lies in directions that the given data do not reveal."""
     n_demonstrations: int | None
 
     @property
@@ -40,7 +40,7 @@ class Identifiability:
 
 
 def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None = None) -> Identifiability:
-    """Null space, and the share of each weight that the data do not determine, at a solution.
+    """Null space of the data at a solution, and the part of each weight that the data do not determine.
 
     n_demonstrations: how many there were; None asks what infinitely many would leave open.
     """
@@ -51,7 +51,7 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
         raise ValueError(f"identifiability needs the eigenvectors of a {size} x {size} matrix; the limit is {LARGEST}")
     hessian, size_of_features = _hessian(mdp, solution)
     values, vectors = np.linalg.eigh(hessian)
-    # Where there is nothing to decide all eigenvalues are rounding: none is large beside the features themselves.
+    # If there is nothing to decide, all eigenvalues are mere rounding, small compared with the features themselves.
     null = values <= max(NULL * float(values[-1]), 1e-14 * size_of_features)
     hidden = null if n_demonstrations is None else (n_demonstrations * values / solution.beta < 1.0) | null
     unknown = np.clip((vectors[:, hidden] ** 2).sum(axis=1), 0.0, 1.0)
@@ -59,7 +59,7 @@ def identifiability(mdp: MDP, solution: Solution, n_demonstrations: int | None =
 
 
 def _hessian(mdp: MDP, solution: Solution) -> tuple[np.ndarray, float]:
-    """(k, k), and max_i (1/beta) sum rho phi_i^2: what it would be if no feature depended on what came before."""
+    """(k, k) Hessian, and max_i (1/beta) sum rho phi_i^2: its size if no feature depended on earlier steps."""
     geometry = Geometry(mdp, solution.features)
     point: Any = MomentsDual(geometry, solution.expert_moments + solution.budget).at(
         solution.weights, solution.beta, None

@@ -1,4 +1,4 @@
-"""Inverse RL on a correction of the reward, with its stabilisers (after Hugessen et al. 2024).
+"""Inverse RL that learns a correction of the reward, with its stabilisers (after Hugessen et al. 2024).
 
     tacit learn irl-correction ENV
 
@@ -59,17 +59,17 @@ class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     forward_steps: int = 4096
     """Environment steps of PPO between two inverse steps."""
     backward_steps: int = 1
-    """Steps on (2) per inverse step, each on a batch of constraint_batch."""
+    """Adam steps on (2) per inverse step, each on a batch of constraint_batch."""
     constraint_batch: int = 5000
-    """Samples of each side per step; 0: all."""
+    """Samples of the demonstrations, and of the learner, per step; 0: all."""
     anneal: float = 1.0
     """Factor on lr_constraint after each inverse step."""
     expert_square: float = 0.1
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: int = 0
-    """Reinitialise the policy's last layer every so many inverse steps, in the first half of the run; 0: never."""
+    """Re-initialise the policy's last layer after this many inverse steps, in the first half of the run; 0: never."""
     reset_critic: int = 0
-    """The same for the cost critic, during the whole run."""
+    """Re-initialise the cost critic's last layer after this many inverse steps, during the whole run; 0: never."""
 
     HISTORY: ClassVar[History] = History(
         added={"inverse_first": True},
@@ -93,7 +93,7 @@ def loss(net: Net, expert: Any, learner: Any, expert_square: Any) -> jax.Array:
 
 
 def correction(net: Net, z: Any) -> jax.Array:
-    """c (B,) of scaled inputs (B, d)."""
+    """Cost c (B,) of scaled inputs (B, d)."""
     return jax.nn.leaky_relu(outputs(net, z)[:, 0], LEAK)
 
 
@@ -109,21 +109,21 @@ def descend(
 
 
 def _drawn(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDArray[Any]:
-    """(backward_steps, batch, d)"""
+    """Minibatches (backward_steps, batch, d)."""
     if not config.constraint_batch or config.constraint_batch >= len(rows):
         return np.broadcast_to(rows, (config.backward_steps, *rows.shape))
     return rows[rng.integers(len(rows), size=(config.backward_steps, config.constraint_batch))]
 
 
 def zeroed(net: Net) -> Net:
-    """The network with an output of 0 everywhere; it gets a gradient all the same."""
+    """The network with its output set to 0 everywhere. It still gets a gradient."""
     return Net((*net.weights[:-1], 0.0 * net.weights[-1]), (*net.biases[:-1], 0.0 * net.biases[-1]))
 
 
 def _with_fresh(state: ppo_lagrangian.State, net_of: Any, gain: float, rng: np.random.Generator) -> Any:
-    """The training with a fresh last layer of one network, and a fresh optimiser.
+    """The training state with a fresh last layer of one network, and a fresh optimiser.
 
-    (With fresh moments for this layer alone and the old count of steps, Adam's next ones would be far too long.)
+    (With fresh moments for this layer and the old step count, Adam's next steps would be far too long.)
     """
     learner = state.agent
 
@@ -161,7 +161,7 @@ class RewardCorrection(constraint_net.Classifier):
         return constraint_net.to_cost(state.params, state.inputs, config.at, unit=unit, head="leaky")
 
     def before_forward(self, config: Config, state: State, rng: np.random.Generator) -> ppo_lagrangian.State:
-        """The forward half, with fresh last layers if it is time for them."""
+        """The forward half, with fresh last layers if they are due."""
         forward: ppo_lagrangian.State = state.forward
 
         def due(every: int) -> bool:
@@ -174,8 +174,8 @@ class RewardCorrection(constraint_net.Classifier):
         return forward
 
     def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
-        """Where no demonstration ends early: what the costliest tenth of the learner's last steps would cost for ever
-        after, as in MCE-ICRL. Nothing otherwise, or where even those earn."""
+        """Cost of ending an episode. If no demonstration ends early, it includes the 90th percentile of the cost of the
+        learner's last steps, paid for ever after, as in MCE-ICRL. A negative percentile is not charged."""
         gamma = config.discount_of_cost
         if expert.absorbed or gamma == 1 or not len(state.replay):
             return config.terminal_cost
@@ -183,7 +183,7 @@ class RewardCorrection(constraint_net.Classifier):
         return config.terminal_cost + gamma / (1.0 - gamma) * max(0.0, high)
 
     def ceiling(self, config: Config, cost: LearnedCost, rows: NDArray[Any]) -> float:
-        """There is none: twice a high cost among what the learner tried."""
+        """Scale of the cost, which is unbounded: twice the 90th percentile over the states that the learner tried."""
         return 2.0 * max(0.0, float(np.quantile(cost.of_rows(rows), 0.9)))
 
     def check_settings(self, config: Config) -> None:

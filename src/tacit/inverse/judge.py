@@ -1,4 +1,4 @@
-"""The summary of a finished deep run: what the last policy does, how good the cost is, where it draws boundaries.
+"""The summary of a finished deep run: behaviour of the last policy, quality of the cost, boundaries of the map.
 
 The true cost of the environment is read here for the first time: for judging, never for learning.
 """
@@ -39,7 +39,7 @@ def judge(
     seed: int,
     held: Demonstrations | None = None,
 ) -> Summary:
-    """Evaluate the last policy, judge cost and map (the same if there is none), and read the map's boundaries."""
+    """Evaluate the last policy, judge cost and map (the same if there is no map), and read the map's boundaries."""
     table = evaluations(env, method.policy_of(state), config.eval_episodes, seed, config.gamma)
     rows = np.concatenate([state.nominal, state.replay.reshape(-1, state.replay.shape[-1])])
     truth = np.concatenate([state.nominal_truth, state.replay_truth.reshape(-1)])
@@ -80,7 +80,7 @@ def judge(
 
 
 def _threshold(bounds: list[Bound], truth: Rule) -> Threshold:
-    """The map's bound on the side of the true one, and how far it is from where it could be."""
+    """The map's bound on the side of the true one, and its distance from where it could be."""
     nearest = next((b for b in bounds if b.side == truth.side), None)
     if nearest is None or nearest.demonstrated is None:
         return {"truth": str(truth), "found": None}
@@ -93,20 +93,20 @@ def _threshold(bounds: list[Bound], truth: Rule) -> Threshold:
 
 
 def save_samples(run: Run, state: State, expert: samples.Expert, rows: int = 4000) -> None:
-    """Save a few thousand of the states that were compared, for pictures and rules, and their true costs."""
+    """Save a few thousand of the compared states and their true costs, for pictures and rules."""
 
     def thinned(array: NDArray[Any]) -> NDArray[Any]:
         return array[:: max(1, -(-len(array) // rows))].astype(np.float32)
 
-    # Of a short run the first phases, when nothing was constrained yet, are not what the learner does now.
+    # In a short run, the first phases came before any constraint and do not show what the learner does now.
     phases = min(10, max(1, len(state.replay) // 2))
     last = state.replay[-phases:].reshape(-1, state.replay.shape[-1])
-    # All phases alike: what a policy did that was able but not yet constrained says most about a constraint.
+    # All phases count, because a capable but not yet constrained policy says most about a constraint.
     history, truth = state.replay.reshape(-1, state.replay.shape[-1]), state.replay_truth.reshape(-1)
     names = {"nominal": state.nominal, "learner": last, "history": history, "expert": expert.rows}
     names |= {"nominal_truth": state.nominal_truth, "history_truth": truth}
     names |= {"learner_truth": state.replay_truth[-phases:].reshape(-1)}
     arrays = {name: thinned(array) for name, array in names.items()}
-    # Thinned rows miss the extremes, and those are what the demonstrations say about a boundary.
+    # Thinned rows miss the extremes, which are the evidence about a boundary.
     arrays["expert_range"] = np.stack([expert.rows.min(axis=0), expert.rows.max(axis=0)]).astype(np.float32)
     storage.save_arrays(run.path / "samples.safetensors", arrays, {"names": list(state.inputs.names)})

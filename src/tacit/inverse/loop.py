@@ -1,4 +1,4 @@
-"""The loop that the inverse methods share: a forward phase on the present cost and a step of the cost take turns.
+"""The loop that the inverse methods share: forward phases with the present cost alternate with steps of the cost.
 
     bootstrap   an agent follows the reward alone: the nominal policy, which gives the first data to compare with
     forward     PPO improves the policy on reward and cost for `forward_steps` (`tacit.forward.ppo_lagrangian`)
@@ -32,24 +32,25 @@ __all__ = ["Config", "Evidence", "Method", "State", "learn"]
 
 Array = NDArray[Any]
 TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
-"""Metrics of the environment's own cost, which no learner may see, and what they are called in the logs."""
+"""Log names for metrics of the environment's own cost, which no learner may see."""
 
 
 @dataclass(frozen=True)
 class Config(trainer.Settings, samples.Settings, ppo_lagrangian.PenaltyConfig):
-    """Settings of the loop: those of PPO with a cost, of what the cost reads, and of how they take turns."""
+    """Settings of the loop: of PPO with a cost, of the cost's inputs, and of how their steps alternate."""
 
     bootstrap_steps: int = 20_480
     """Environment steps of the nominal policy, without cost, before the first inverse step; at least one rollout."""
     forward_steps: int = 16_384
     """Environment steps of PPO between two inverse steps."""
     inverse_first: bool = True
-    """Whether the first inverse step follows the bootstrap, or the first forward phase (the paper's Algorithm 1)."""
+    """Take the first inverse step after the bootstrap. Otherwise it follows the first forward phase, as in the
+    paper."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an inverse step sees."""
+    """The data of an inverse step."""
 
     expert: Expert
     phase: Phase
@@ -57,14 +58,14 @@ class Evidence:
     rollouts: Sequence[collect.Rollout]
     """The rollouts that these steps come from."""
     charged: float
-    """Mean cost that the learner was charged per step; 0 in the bootstrap."""
+    """Mean cost charged to the learner per step; 0 in the bootstrap."""
 
 
 class Method(Saving, trainer.Method):
-    """What tells the methods apart: `config_type`, `begin`, `step`, `cost_of`, and whatever else differs."""
+    """An inverse method on the shared loop. Methods differ in `config_type`, `begin`, `step`, `cost_of` and hooks."""
 
     hidden_metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics of PPO-Lagrangian that mean nothing in this method."""
+    """Metrics of PPO-Lagrangian that have no meaning in this method."""
 
     def begin(
         self, config: Any, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: np.random.Generator
@@ -73,7 +74,7 @@ class Method(Saving, trainer.Method):
         raise NotImplementedError
 
     def step(self, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
-        """The inverse step: (state with a new cost, metrics). Without one the first cost stays."""
+        """The inverse step: (state with a new cost, metrics). By default the cost stays as it is."""
         cost = self.cost_of(state, config)
         return state, samples.cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows)
 
@@ -81,31 +82,31 @@ class Method(Saving, trainer.Method):
         return ppo_lagrangian.policy_of(state.forward)
 
     def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        """What the cost reads, not scaled yet. UserError for a name that the environment does not have."""
+        """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
         return samples.unscaled_inputs(env, interface, config)
 
     def recent(self, config: Any, state: Any, expert: Expert, rollouts: list[collect.Rollout]) -> list[collect.Rollout]:
-        """The rollouts of a phase that stand for the present policy."""
+        """The rollouts of a phase that represent the present policy."""
         return rollouts
 
     def charged(self, config: Any, state: Any, rng: np.random.Generator) -> ppo_lagrangian.CostFunction:
-        """The cost of the next forward phase."""
+        """The cost that the next forward phase is charged."""
         return self.cost_of(state, config).of_steps
 
     def terminal_cost(self, config: Any, state: Any, expert: Expert) -> float | None:
-        """The cost of ending an episode; None for that of the settings."""
+        """The cost of ending an episode; None: that of the settings."""
         return None
 
     def before_forward(self, config: Any, state: Any, rng: np.random.Generator) -> ppo_lagrangian.State:
-        """The forward half with which the next phase begins."""
+        """The forward half at the start of the next phase."""
         forward: ppo_lagrangian.State = state.forward
         return forward
 
     def after_bootstrap(
         self, config: Any, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
-        """The forward half after the bootstrap, which began as `first`."""
-        # Steps without cost say nothing about the size of costs to come.
+        """The forward half after the bootstrap; `first` is the one before it."""
+        # Steps without cost say nothing about the size of later costs.
         return replace(forward, cost_scale=first.cost_scale, multiplier=first.multiplier)
 
     def replay_phases(self, config: Any) -> int:
@@ -198,7 +199,7 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     cost = method.charged(config, state, rng)
     first = method.before_forward(config, state, rng)
     ending = method.terminal_cost(config, state, expert)
-    # The critics know nothing of a cloned policy yet; their first errors would spoil it.
+    # The critics do not know a cloned policy yet, and their first errors would spoil it.
     phase_number, steps = state.iteration - 1, config.forward_steps
     hold = clone.held(config, phase_number, steps)
     forward, rollouts, metrics, charged = forward_phase(method, env, config, first, steps, cost, ending, hold=hold)
@@ -228,7 +229,7 @@ def forward_phase(
     *,
     hold: bool = False,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], Metrics, float]:
-    """PPO for `steps` environment steps: its state, the rollouts, the last metrics, and the mean cost charged."""
+    """PPO for `steps` environment steps; returns its state, the rollouts, the last metrics and the mean charge."""
     rollouts, costs = [], []
     seconds = {"time/rollout_seconds": 0.0, "time/update_seconds": 0.0}
     for _ in range(max(1, steps // config.rollout_steps)):
@@ -245,19 +246,19 @@ def no_cost(obs: Array, act: Array, next_obs: Array) -> Array:
 
 
 def truth_apart(metrics: Mapping[str, float]) -> Metrics:
-    """Metrics of PPO, with those of the environment's own cost under truth/."""
+    """Metrics of PPO, with the environment's own cost under truth/."""
     return {TRUTH.get(key, key): value for key, value in metrics.items() if key != "rollout/ep_cost_mean"}
 
 
 def inverse_step(
     method: Method, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator, *, moves: bool = True
 ) -> tuple[Any, Metrics]:
-    """The method's step of the cost, unless it stays as it is; a sample of the phase is kept."""
+    """The method's inverse step, unless the cost is to stay as it is. A sample of the phase is kept."""
     step = method.step(config, state, evidence, rng) if moves else Method.step(method, config, state, evidence, rng)
     state = remember(step[0], evidence.phase, rng, method.replay_phases(config))
     return replace(state, iteration=state.iteration + 1), step[1]
 
 
 def steps_before(config: Any, state: Any) -> int:
-    """Inverse steps so far, for rates that fall with them."""
+    """Number of inverse steps so far, for decaying rates."""
     return int(state.iteration - (not config.inverse_first))

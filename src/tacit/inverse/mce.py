@@ -1,4 +1,4 @@
-"""Maximum causal entropy inverse constrained reinforcement learning, deep: the paper's Algorithm 1.
+"""Maximum causal entropy inverse constrained reinforcement learning with networks: the paper's Algorithm 1.
 
 Given a reward R and demonstrations D of agents that respect hidden constraints, find
 
@@ -67,31 +67,31 @@ RETIRED = ["multiplier_init", "multiplier_ramp", "multiplier_lr", "multiplier_ma
 
 @dataclass(frozen=True)
 class Config(loop.Config):
-    """Settings of MCE-ICRL: those of PPO and of the loop, and those of the inverse step."""
+    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
     budget: float = 0.0
-    """How far each feature expectation may exceed the demonstrations'; more is looser."""
+    """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: int = 8
-    """Soft thresholds for each input."""
+    """Number of soft thresholds per input."""
     joint: int = 64
-    """Sigmoid outputs of the network on all inputs (the paper's k)."""
+    """Number of sigmoid outputs of the joint network on all inputs (the paper's k); 0: no such network."""
     feature_hidden: tuple[int, ...] = (64, 64)
-    """Hidden ReLU layers of that network."""
+    """Hidden ReLU layers of the joint network."""
     feature_bias: float = -3.0
-    """Its initial output bias; negative: features begin near 0."""
+    """Initial output bias of the joint network. A negative bias makes features begin near 0."""
     lam_init: float = 0.01
     """Initial multiplier of every feature."""
     lr_lam: float = 1e-2
-    """Learning rate of lam."""
+    """Learning rate of the multipliers lam."""
     lr_zeta: float = 1e-3
-    """Adam's learning rate of the features; 0: they stay as they are."""
+    """Adam's learning rate of the features (zeta); 0: they stay as they are."""
     zeta_decay: float = 1.0
     """Factor on lr_zeta after each inverse step."""
     lam_update: Literal["minibatch", "once"] = "minibatch"
-    """lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
+    """Update lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
     minibatches: int = 300
-    """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps (drawn with replacement, so
-    about 37 % of them are missed)."""
+    """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps. They are drawn with
+    replacement, so a pass misses about 37 % of the steps."""
     dual_batch: int = 512
     """Samples of the learner, and of the demonstrations, per minibatch."""
     expert_square: float = 20.0
@@ -99,25 +99,25 @@ class Config(loop.Config):
     learner_square: float = 0.1
     """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
     moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
-    """Expectations per step over episodes continued to the horizon, per step over what was seen, or the paper's
-    discounted sums over trajectories."""
+    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
+    seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
     absorbing_quantile: float = 0.9
-    """The absorbing state costs at most what this share of the learner's living steps stays below; 1: the worst."""
+    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
     replay_share: float = 0.5
     """Share of the learner's samples that comes from earlier forward phases."""
     replay_phases: int = 40
-    """How many earlier phases are kept."""
+    """Number of earlier phases to keep."""
     replay_by_cost: bool = False
-    """Draw those samples in proportion to their present cost (and a little), instead of evenly; without importance
-    weights, so that rho_pi in (3) is that of what is drawn."""
+    """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
+    are no importance weights, so rho_pi in (3) is that of the drawn samples."""
     pretrain_epochs: int = 0
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: float = 1e-3
     """Adam's learning rate of the pre-training."""
     guard: float = 0.95
-    """Mean cost, as a share of the ceiling, above which the policy counts as trapped; 0: no guard."""
+    """Mean cost above which the policy counts as trapped, as a share of the ceiling; 0: no guard."""
     guard_iterations: int = 3
-    """The guard acts after this many trapped iterations in a row, in the first 70 % of the steps."""
+    """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
 
     @property
     def ceiling(self) -> float:
@@ -132,7 +132,7 @@ class Config(loop.Config):
             **{name: (getattr(ppo_lagrangian.Config, name), OWN_MULTIPLIERS) for name in RETIRED},
             "multiplier": ("fixed", OWN_MULTIPLIERS),
         },
-        # A clone is held still until the critics know it; with one critic the scale of rewards follows the cost.
+        # Revision 2 freezes a clone while the critics warm up, and does not freeze a single critic's reward scale.
         revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
     )
 
@@ -144,15 +144,15 @@ class State(loop.State):
     absorbing: float = 0.0
     """Cost of a step in the absorbing state."""
     saturated: int = 0
-    """Inverse steps in a row with a mean cost near the ceiling."""
+    """Number of inverse steps in a row with a mean cost near the ceiling."""
     resets: int = 0
-    """How often the guard has re-initialised the policy."""
+    """Number of times that the guard has re-initialised the policy."""
 
 
 REPLAY_CANDIDATES = 8192
-"""Rows of the replay from which an inverse step draws."""
+"""Number of replay rows that an inverse step draws from."""
 THINNED = 4096
-"""Rows that tell the mean and the quantiles of a phase's costs."""
+"""Number of rows used for the mean and the quantiles of a phase's costs."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ THINNED = 4096
 
 
 def inverse_step(config: Config, state: State, seen: Evidence, rng: np.random.Generator) -> tuple[State, Metrics]:
-    """Descend (2) on the demonstrations and the learner's last phase (and earlier ones)."""
+    """Descend on (2) with the demonstrations, the learner's last phase, and earlier phases."""
     expert, phase = seen.expert, seen.phase
     expert_z = state.inputs.scaled(expert.rows) if expert.z is None else expert.z
     learner_z = state.inputs.scaled(phase.rows)
@@ -215,8 +215,8 @@ def _minibatches(
     recent = draw(*learner, config.dual_batch - old)
     if not old:
         return Batches(*demonstrated, *recent)
-    # Earlier phases stand in for the present one: the same total mass. Those of their rows that cost something are
-    # drawn more often: where no demonstration goes, (3) does not depend on how often the learner does.
+    # Earlier phases stand in for the present one and get the same total mass. Their costly rows are drawn more often.
+    # That is harmless: where no demonstration goes, (3) does not depend on how often the learner goes there.
     rows = state.replay.reshape(-1, state.replay.shape[-1])
     rows = rows[rng.integers(len(rows), size=REPLAY_CANDIDATES)]
     mass = learner[1].sum()
@@ -232,10 +232,10 @@ def _minibatches(
 def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
     """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
 
-    By (3); but no more than the cost that most (`absorbing_quantile`) of the learner's living steps stay below. Ending
-    an episode must not be cheaper than living as it does now (from the costliest tenth of its steps it still is), and
-    the ceiling for ever after is a thousand times the reward of a step: a learner that now and then falls by chance
-    would learn of nothing else.
+    It follows (3), but is at most the `absorbing_quantile` of the costs of the learner's living steps. Ending an
+    episode must not be cheaper than living as the learner does now (from the costliest tenth of its steps it still is).
+    The ceiling, paid for ever after, would be a thousand times the reward of a step, and a learner that sometimes falls
+    by chance would learn nothing else.
     """
     if config.moments != "absorbing":
         return 0.0
@@ -247,7 +247,7 @@ def absorbing_cost(config: Config, expert: float, learner: float, living: float)
 
 
 def guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Metrics]:
-    """Re-initialise the policy if it is trapped: judged by the cost that it was charged alone."""
+    """Re-initialise the policy if it is trapped, judged only by the cost that it was charged."""
     limit = config.guard * config.ceiling
     saturated = state.saturated + 1 if 0 < limit <= mean_cost else 0
     early = state.steps < 0.7 * config.total_steps
@@ -275,7 +275,7 @@ class MCE(loop.Method):
     def begin(
         self, config: Config, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: Any
     ) -> tuple[Inputs, features.Params, Any, Metrics]:
-        """The inputs' scale, and features, pre-trained (line 3)."""
+        """The inputs' scale, and fresh features, pre-trained if asked for (line 3)."""
         if is_linear(config, interface):
             inputs = samples.unit_scale(inputs, expert)
             samples.require_features(inputs, nominal, "a step of the learner")
@@ -300,13 +300,13 @@ class MCE(loop.Method):
     def after_bootstrap(
         self, config: Config, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
-        # A single critic's scale is that of R - c, and there has been no c yet. A clone's is still to be found.
+        # A single critic needs the scale of R - c, and there has been no c yet. A clone's scale is not known either.
         if config.start == "nominal" and config.critics == "separate":
             return ppo_lagrangian.freeze_reward_scale(forward)
         return forward
 
     def recent(self, config: Config, state: State, expert: Expert, rollouts: list[Rollout]) -> list[Rollout]:
-        """For sums, which are expectations of the present policy: its last steps, about as many as demonstrated."""
+        """For sums, the last steps of the present policy, about as many as demonstrated; otherwise the whole phase."""
         if config.moments != "sum":
             return rollouts
         return rollouts[-max(1, -(-len(expert.rows) // config.rollout_steps)) :]

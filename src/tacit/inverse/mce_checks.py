@@ -1,4 +1,4 @@
-"""Settings and demonstrations that MCE-ICRL cannot learn with, said before anything is written."""
+"""Checks of the settings and demonstrations of MCE-ICRL, made before anything is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_LEAST_0 += ["thresholds", "joint", "minibatches", "pretrain_epochs", "replay_
 
 
 def is_linear(config: Config, interface: Interface) -> bool:
-    """Are the inputs themselves the features? One-hot states are: one multiplier per state, as in the exact method."""
+    """Whether the inputs themselves are the features. One-hot states are, with one multiplier each as in mce-exact."""
     return not config.joint and (bool(interface.n_states) or not config.thresholds)
 
 
@@ -50,7 +50,7 @@ def check_settings(config: Config) -> None:
 
 
 def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
-    """UserError for demonstrations whose inputs cannot be features, where the inputs are the features."""
+    """UserError for demonstrations whose inputs cannot be features, if the inputs are the features."""
     env = make_vec(env_id, 1, **env_kwargs)
     try:
         interface = interface_of(env, scaled=config.scale_actions)
@@ -64,10 +64,10 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
 
 
 def warn_of_survival(config: Config, evidence: Evidence) -> None:
-    """Warn if episodes of the learner end early, those of demonstrations do not, and nothing prices that."""
+    """Warn if only the learner's episodes end early and nothing prices that."""
     if config.moments != "absorbing" and evidence.phase.absorbed > 0 == evidence.expert.absorbed:
         warnings.warn(
-            f"the learner's episodes end early, the demonstrations' do not, and with moments \"{config.moments}\" "
-            'nothing prices that: it may learn to end them (survival bias); moments "absorbing" prices it',
+            f"the learner's episodes end early, the demonstrations' do not, and moments \"{config.moments}\" sets no "
+            'price on that: the learner may learn to end episodes (survival bias). Use moments "absorbing" instead',
             stacklevel=1,
         )

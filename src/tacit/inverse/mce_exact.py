@@ -42,17 +42,17 @@ class Options:
     """Further options of `solve`."""
 
     tolerance: float = 1e-9
-    """KKT residual at which to stop."""
+    """KKT residual at which the solver stops."""
     max_iterations: int | None = None
     """Outer iterations; default 500 (newton), 2000 (gradient)."""
     step_size: float = 0.05
     """Fixed step of method="gradient"."""
     initial_weights: Any = None
-    """(k,) where to start; default 1 for method="gradient" as in the paper."""
+    """(k,) initial weights; default 1 for method="gradient", as in the paper."""
     l1: float = 1e-4
     """L1 term of objective="likelihood", in units of discounted occupancy like the budget."""
     pseudo_count: float = 0.1
-    """objective="plugin": visits of the unconstrained policy that are mixed into each state's action counts."""
+    """For objective="plugin": visits of the unconstrained policy that are added to each state's action counts."""
 
     def __post_init__(self) -> None:
         for name in ("tolerance", "step_size", "pseudo_count"):
@@ -154,7 +154,7 @@ def _newton_steps(problem: Problem, beta: float, settings: Options, proof: list[
     suspicious = 10.0
 
     def give_up(point: Any) -> bool:
-        """Weights far beyond any reward mean that the dual may be unbounded: see whether they prove it."""
+        """Test whether weights far beyond any reward prove that the dual is unbounded."""
         nonlocal suspicious
         largest = point.weights.max(initial=0.0)
         if not convex or largest < suspicious or point.gradient.min() > -settings.tolerance:
@@ -279,7 +279,7 @@ def positive(name: str, value: Any, or_zero: bool = False) -> float:
 
 
 def _check_proportion(beta: float, geometry: Geometry) -> None:
-    """Beyond twelve orders of magnitude either the rewards or the entropy are nothing but rounding."""
+    """Refuse a beta twelve orders of magnitude away from the rewards: rounding would decide the result."""
     at_stake = geometry.reward_range
     if at_stake > 0 and not OUT_OF_PROPORTION * at_stake <= beta <= at_stake / OUT_OF_PROPORTION:
         raise UserError(

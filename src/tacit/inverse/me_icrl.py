@@ -22,9 +22,9 @@ and before each pass the step ends early once the model over trajectories has mo
     KL(new || old) = mean[w log w] / mean w - log mean w   > reverse_kl                                              (3)
 
 both from samples of the old model; the second is at most the logarithm of the number of trajectories. Episodes that
-were seen only in part do not count, their steps have a weight of 1: log w grows with the length, and a piece would seem
-another model. Where there is no whole one, log w is that of pieces of equal length. Weights and
-divergences are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
+were seen only in part do not count, and their steps have a weight of 1, because log w grows with the length and a piece
+would look like another model. If no episode is whole, log w is that of pieces of equal length. Weights and divergences
+are computed from logarithms, so that products over a thousand steps neither under- nor overflow.
 
 published_code = True does what the published program did, which is not (1) to (3). Its per-step weights, an array
 (N, 1, 1) times log zeta (N, 1), become an N by N table whose mean is mean(omega) mean(log zeta): weights that never
@@ -64,7 +64,7 @@ class Config(constraint_net.Config):
     reverse_kl: float = 2.5
     """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: bool = False
-    """Do what the published program did: its importance weights have no effect on the gradient."""
+    """Follow the published program, in which importance weights have no effect on the gradient."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -79,14 +79,14 @@ def loss(net: Net, expert: Any, learner: Any, omega: Any, delta: Any) -> jax.Arr
 
 
 def step_weights(log_ratio: Any) -> jax.Array:
-    """omega (m,) of each single step, mean 1."""
+    """omega (m,): the weight of each single step, with mean 1."""
     return len(log_ratio) * jax.nn.softmax(log_ratio)
 
 
 def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Array, jax.Array]:
     """(log w (m,), which of them count (m,)), for trajectories numbered below m of which some are `whole` (m,).
 
-    Pieces count only where there is nothing else, and then as if all were as long as the longest.
+    Incomplete trajectories count only if none is whole. Then their sums are scaled to the length of the longest.
     """
     one = partial(jax.ops.segment_sum, segment_ids=trajectory, num_segments=len(log_ratio))
     log_w, lengths = one(log_ratio), one(jnp.ones_like(log_ratio))
@@ -97,7 +97,7 @@ def trajectory_sums(log_ratio: Any, trajectory: Any, whole: Any) -> tuple[jax.Ar
 
 
 def trajectory_weights(log_w: Any, counted: Any, trajectory: Any) -> jax.Array:
-    """omega (m,): of each step that of its trajectory, whose mean over those that count is 1; 1 of the others."""
+    """omega (m,): each step has the weight of its trajectory; the mean over counted ones is 1. Other steps have 1."""
     share = jax.nn.softmax(jnp.where(counted, log_w, -jnp.inf))
     return jnp.where(counted, counted.sum() * share, 1.0)[trajectory]
 
@@ -111,7 +111,7 @@ def divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def published_divergences(log_w: Any, there: Any) -> tuple[jax.Array, jax.Array]:
-    """What the published code compares with the same limits; it goes on where a product of ratios overflows."""
+    """The numbers that the published code compares with the same limits. An overflow does not stop it."""
     mean = lambda x: jnp.where(there, x, 0.0).sum() / there.sum()  # noqa: E731
     w = jnp.exp(log_w)
     w_mean, log = mean(w), jnp.log(w + EPSILON)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 CAUSAL = "ml-greedy-causal"
 COLUMNS = 512
-"""Candidates in one backward pass: bounds the memory of large problems."""
+"""Number of candidates in one backward pass. It bounds the memory of large problems."""
 NEVER = 800.0
 """exp(-NEVER) is 0 in double precision."""
 
@@ -69,10 +69,10 @@ class Config:
     d_kl: float = 0.1
     """Stop when no state makes the demonstrations likelier by this much, in nats per trajectory."""
     risk: float = 0.5
-    """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
-    dynamics are deterministic; ml-greedy uses it for its policy alone."""
+    """Largest chance of stepping into a forbidden state that an allowed action may have. It has no effect if the
+    dynamics are deterministic. ml-greedy uses it only for its policy."""
     max_states: int = 1000
-    """Stop after this many states."""
+    """Largest number of forbidden states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,11 @@ class ForbiddenSet:
     """The forbidden states so far."""
 
     states: tuple[int, ...]
-    """In the order in which they were added."""
+    """Forbidden states, in the order in which they were added."""
     log_likelihood: float
-    """Mean over demonstrations, in nats: of trajectories (2) or of actions (3)."""
+    """Mean log-likelihood of the demonstrations in nats: of trajectories (2) or of actions (3)."""
     gains: tuple[float, ...] = field(default=())
-    """By how much each of the states made them likelier."""
+    """Gain in log-likelihood from each of the states."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -111,13 +111,13 @@ def entropy_likelihood(mdp: MDP, pairs: Trajectories, beta: float, forbidden: np
         total[forbidden[states].any(axis=0)] = -np.inf
     log_z = np.where(forbidden, -np.inf, 0.0)
     for t in reversed(range(horizon)):
-        # What a demonstration that breaks off might have done afterwards.
+        # A demonstration that was cut off may have continued in any way.
         total += log_z[last_states[lengths == t + 1]].sum(axis=0)
         ahead = _log_sum_exp(log_p[:, None] + log_z[matrix.indices], begins)
         log_z = log_z.copy()
         log_z[live] = _log_sum(reward + ahead.reshape(len(live), n_actions, -1))
         log_z[forbidden] = -np.inf
-    with np.errstate(invalid="ignore"):  # -inf minus -inf: no trajectory is left, and none of the demonstrations
+    with np.errstate(invalid="ignore"):  # -inf minus -inf, if no trajectory is possible
         return np.nan_to_num((total - log_z[starts].sum(axis=0)) / len(pairs), nan=-np.inf, neginf=-np.inf)
 
 
@@ -142,7 +142,7 @@ def causal_likelihood(mdp: MDP, pairs: Trajectories, beta: float, allowed: np.nd
 
 
 def _log_sum(x: np.ndarray) -> np.ndarray:
-    """log sum exp over axis 1; -inf where everything is."""
+    """log sum exp over axis 1; -inf if all entries are."""
     top = x.max(axis=1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -150,7 +150,7 @@ def _log_sum(x: np.ndarray) -> np.ndarray:
 
 
 def _log_sum_exp(x: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The same over consecutive rows, from each of `begins` to the next; no group is empty."""
+    """log sum exp over consecutive rows, from each of `begins` to the next; no group is empty."""
     top = np.maximum.reduceat(x, begins)
     top = np.where(np.isfinite(top), top, 0.0)
     sizes = np.diff(np.append(begins, len(x)))
@@ -165,7 +165,7 @@ def _horizon(mdp: MDP) -> int:
 
 
 def allowed_actions(mdp: MDP, forbidden: np.ndarray, risk: float) -> np.ndarray:
-    """(S, A, K) for forbidden sets (S, K): actions that enter them with at most that chance, or the least risky."""
+    """(S, A, K) allowed actions for forbidden sets (S, K): those at most that likely to enter, else the least risky."""
     chance = (mdp.transitions @ forbidden.astype(np.float64)).reshape(*mdp.rewards.shape, -1)
     chance[mdp.terminal] = 0.0
     # Sums of probabilities that should be equal differ in their last digits.
@@ -186,7 +186,7 @@ def learn(
     risk: float = 0.5,
     max_states: int = 1000,
 ) -> Iterator[ForbiddenSet]:
-    """Yield the forbidden set, first the empty one, then after every state that is added.
+    """Yield the forbidden set: first the empty one, then one after every added state.
 
     mdp: with a horizon; its discount is not used. demonstrations: (states, actions) pairs of integer arrays.
     """
@@ -234,7 +234,7 @@ def _likelihood(
     states: tuple[int, ...],
     candidates: np.ndarray,
 ) -> np.ndarray:
-    """(K,) of `states` with each of the candidates in turn; -1 adds none."""
+    """(K,) log-likelihoods of `states` with each of the candidates added in turn; -1 adds none."""
     parts = []
     for first in range(0, len(candidates), COLUMNS):
         chosen = candidates[first : first + COLUMNS]
@@ -249,7 +249,7 @@ def _likelihood(
 
 
 def plan_around(mdp: MDP, states: tuple[int, ...], beta: float, risk: float) -> Plan:
-    """The soft-optimal policy of a discounted MDP that takes allowed actions alone."""
+    """The soft-optimal policy of a discounted MDP that takes only allowed actions."""
     forbidden = np.isin(np.arange(mdp.n_states), states)[:, None]
     allowed = allowed_actions(mdp, forbidden, risk)[..., 0]
     # A fine that no return can outweigh makes the probability of the others exactly 0.

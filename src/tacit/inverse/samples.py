@@ -1,4 +1,4 @@
-"""What an inverse step compares: rows [observation | action] of demonstrations and of the learner, with their weights.
+"""The data that an inverse step compares: weighted rows [observation | action] of demonstrations and of the learner.
 
 A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in one of three senses:
 
@@ -31,23 +31,23 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of what the cost reads, and of how the learner begins."""
+    """Settings of the cost's inputs, and of how the learner starts."""
 
     start: Literal["nominal", "clone"] = "nominal"
-    """The policy that the loop begins with: one that has followed the reward alone, or a clone of the
-    demonstrations."""
+    """Initial policy: one trained on the reward alone (nominal), or a clone of the demonstrations (clone)."""
     clone_log_std: float = -4.0
-    """Smallest log standard deviation of a cloned policy: it must still explore."""
+    """Smallest log standard deviation of a cloned policy, so that it still explores."""
     inputs: tuple[str, ...] = ()
-    """Names of the observation entries that the cost reads; none given: all."""
+    """Names of the observation entries that the cost reads; empty: all."""
     use_action: bool = False
-    """Whether the cost reads the action too."""
+    """Let the cost read the action too."""
     at: Literal["next", "current"] = "next"
-    """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
+    """State that the cost of a step reads: the one reached (next), or the one in which the action is taken
+    (current)."""
     input_scale: Literal["fit", "raw"] = "fit"
-    """Inputs in units of the narrower of demonstrations and nominal data, or as the environment gives them."""
+    """Scale of the inputs: the narrower of demonstrations and nominal data (fit), or the environment's (raw)."""
     squash: bool = True
-    """arsinh of the scaled inputs, see tacit.cost; not of raw ones."""
+    """Apply arsinh to the scaled inputs, see tacit.cost. Raw inputs are not squashed."""
     input_clip: float = 20.0
     """Bound of the scaled inputs."""
 
@@ -93,13 +93,13 @@ class Phase:
     """(n,) step number within its episode."""
     absorbed: float
     mean_length: float
-    """Of the episodes that ended; the horizon if none did."""
+    """Mean length of the episodes that ended; the horizon if none did."""
     truth: Array
-    """(n,) the environment's own cost, NaN if it reports none: kept for judging a map, read by no learner."""
+    """(n,) the environment's own cost, NaN if it reports none. It only judges a map; no learner reads it."""
 
     def weight(self, moments: str, gamma: float) -> Array:
         if moments == "sum":
-            # Self-normalised: the phase cuts episodes at both ends, their number is not a whole one.
+            # Self-normalised, because the phase cuts episodes at both ends, so their number is not a whole one.
             powers = gamma**self.times
             expected = (1.0 - gamma**self.mean_length) / (1.0 - gamma) if gamma < 1 else self.mean_length
             return (powers * (expected / powers.sum())).astype(np.float32)
@@ -137,7 +137,7 @@ def of_rollouts(rollouts: Sequence[Rollout], inputs: Inputs, at: str, horizon: i
 
 
 def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
-    """The time limit of the environment if it says, else the longest demonstration."""
+    """The time limit of the environment if it has one, else the length of the longest demonstration."""
     return max(capabilities(env).horizon or 0, int(demos.lengths.max()))
 
 
@@ -146,7 +146,7 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 
 
 def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, may_squash: bool = True) -> Inputs:
-    """The chosen inputs, not scaled yet. UserError for a name that the environment does not have."""
+    """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
     names = names_of(env, interface)
     columns = choose_columns(names, config.inputs) if config.inputs else tuple(range(interface.obs_size))
     chosen = [names[column] for column in columns]
@@ -169,8 +169,8 @@ def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, m
 def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:
     """Centre and scale of each input: those of the narrower of the two distributions.
 
-    Demonstrations that run 200 m and a nominal policy that stays near the start put the boundary somewhere near the
-    start: the narrow one has the resolution there, and arsinh keeps the wide one apart.
+    For example, if demonstrations run 200 m and the nominal policy stays near the start, the boundary is near the
+    start. The narrow distribution has the resolution there, and arsinh keeps the values of the wide one apart.
     """
     columns = list(inputs.columns)
     pair = [(rows[:, columns].mean(axis=0), rows[:, columns].std(axis=0)) for rows in (expert, learner)]
@@ -184,7 +184,7 @@ def fit_scale(inputs: Inputs, expert: Array, learner: Array) -> Inputs:
 
 
 def unit_scale(inputs: Inputs, expert: Array) -> Inputs:
-    """Inputs that are features themselves: as they are. UserError if one is negative in a demonstration."""
+    """The inputs unscaled, because they are features themselves. UserError if one is negative in a demonstration."""
     require_features(inputs, expert, "a demonstration")
     return replace(inputs, squash=False, clip=float("inf"))
 
@@ -201,25 +201,25 @@ def require_features(inputs: Inputs, rows: Array, where: str) -> None:
 
 
 def thinned(rows: Array, most: int) -> Array:
-    """At most `most` of the rows, always the same ones for the same number of rows.
+    """At most `most` of the rows. The choice depends only on the number of rows.
 
-    Copies of the environment take turns in rows, so that every fourth row would be two copies of eight.
+    Copies of the environment take turns in rows, so every fourth row would come from only two of eight copies.
     """
     return rows if len(rows) <= most else rows[np.random.default_rng(0).permutation(len(rows))[:most]]
 
 
 def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
-    """Warn if the nominal policy has never been paid anything."""
+    """Warn if the nominal policy has never received a reward."""
     if not any(rollout.rew.any() for rollout in rollouts):
         warnings.warn(
             f"no reward in {sum(map(len, rollouts)):,} steps of the nominal policy: a constraint is what keeps agents "
-            "from a reward, and without one everything that is not demonstrated looks forbidden, by choice alone",
+            "from a reward, and without a reward everything that is not demonstrated looks forbidden",
             stacklevel=1,
         )
 
 
 def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> dict[str, float]:
-    """What every method logs of its cost, on rows of demonstrations and of the learner."""
+    """The cost metrics that every method logs, on rows of demonstrations and of the learner."""
     expert, learner = (thinned(rows, 4096) for rows in (expert, learner))
     expert_cost = cost.of_rows(expert)
     return {

@@ -1,4 +1,4 @@
-"""The state of an inverse method: what a checkpoint holds, how it begins, and how it is saved."""
+"""The state of an inverse method: the content of a checkpoint, its initial value, and how it is saved."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tacit.run.trainer import Arrays, Saved
 
 Array = NDArray[Any]
 REPLAY_ROWS, REPLAY_PHASES = 2048, 40
-"""Steps of the learner that are kept per phase, and phases that are kept."""
+"""Number of the learner's steps to keep per phase, and number of phases to keep."""
 NOMINAL_ROWS = 8192
-"""Steps of the bootstrap that are kept."""
+"""Number of bootstrap steps to keep."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds."""
+    """The state of an inverse method, as a checkpoint holds it."""
 
     forward: Any
     """The forward half: `ppo_lagrangian.State`, or `agent.State` in GACL."""
@@ -39,7 +39,7 @@ class State:
     """(rows, width) of the bootstrap."""
     replay_truth: Array
     nominal_truth: Array
-    """(phases, rows) and (rows,): the environment's own cost there, for judging alone; NaN if unknown."""
+    """(phases, rows) and (rows,): the environment's own cost there, only for judging; NaN if unknown."""
     rng: dict[str, Any]
     iteration: int = 0
 
@@ -49,7 +49,7 @@ class State:
 
 
 class Saving:
-    """How a method's parameters are described in a checkpoint: any dict of arrays, unless the method says otherwise."""
+    """Description of a method's parameters in a checkpoint: any dict of arrays, unless the method overrides it."""
 
     name: ClassVar[str]
     state_type: ClassVar[type[State]] = State
@@ -61,14 +61,14 @@ class Saving:
         return {"params": {name: [*np.shape(array)] for name, array in params.items()}}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Any, Any]:
-        """(params, opt_state) of the right shapes, to be filled."""
+        """(params, opt_state) with the right shapes, to be filled."""
         return {name: np.zeros(shape, np.float32) for name, shape in metadata["params"].items()}, ()
 
 
 def fresh_state(
     method: Saving, forward: Any, params: Any, opt_state: Any, inputs: Inputs, phase: Phase, rng: np.random.Generator
 ) -> Any:
-    """After the bootstrap, of which `phase` are the steps."""
+    """The state after the bootstrap, whose steps are `phase`."""
     return method.state_type(
         forward=forward,
         params=params,
@@ -83,14 +83,14 @@ def fresh_state(
 
 
 def generator(state: State) -> np.random.Generator:
-    """The generator of random numbers where the state left it."""
+    """A random generator in the state where this state left it."""
     rng = np.random.default_rng()
     rng.bit_generator.state = state.rng
     return rng
 
 
 def remember(state: Any, phase: Phase, rng: np.random.Generator, most: int = REPLAY_PHASES) -> Any:
-    """The state with a sample of this phase at the end of its replay, and with the generator as it is then."""
+    """The state with a sample of this phase at the end of its replay, and with the generator's present state."""
     chosen = rng.integers(len(phase.rows), size=REPLAY_ROWS)
     first = max(0, len(state.replay) + 1 - most)
     return replace(
@@ -108,7 +108,7 @@ KEPT = ("replay", "nominal", "replay_truth", "nominal_truth")
 
 
 def _own_fields(method: Saving) -> list[str]:
-    """Fields that a method's state has beyond `State`: plain numbers."""
+    """Fields that a method's state has beyond `State`, which are plain numbers."""
     return [field.name for field in fields(method.state_type) if field.name not in {f.name for f in fields(State)}]
 
 

@@ -1,4 +1,4 @@
-"""What every deep inverse method shares inside a run folder: the settings of a run, training, saving, judging.
+"""The common part of all deep inverse methods inside a run folder: settings of a run, training, saving, judging.
 
 A method derives from `Method` (most of them through `tacit.inverse.loop.Method`, which has the loop). Its metrics have
 at least `dual/learner_cost` and `dual/expert_cost` (mean cost of a step of the learner and of a demonstration, now),
@@ -45,25 +45,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run of any method."""
+    """Settings of a run, common to all methods."""
 
     demonstrations: int = 0
-    """Learn from this many of the first demonstrations; 0: from all."""
+    """Learn only from this many of the first demonstrations; 0: all."""
     eval_episodes: int = 100
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 5
-    """Outer iterations between checkpoints. There is also one after the first, and after minutes without any."""
+    """Outer iterations between checkpoints. There is also one after the first, and after minutes without one."""
 
 
 class Method:
-    """What a run folder needs of a method. States and configs are the method's own types."""
+    """The methods that a run folder needs from an algorithm. States and configs have the algorithm's own types."""
 
     name: ClassVar[str]
-    """As in `tacit learn NAME`."""
+    """Name in `tacit learn NAME`."""
     config_type: ClassVar[type[Any]]
     """A frozen dataclass that derives from `Settings`; its fields are the options of `tacit learn NAME`."""
     map_of: Callable[[Any, Any, samples.Expert, int], LearnedCost | None] | None = None
-    """(config, state, demonstrations, seed) -> the constraint map; None where the cost can be read as it is."""
+    """(config, state, demonstrations, seed) -> the constraint map; None if the cost is readable without a map."""
 
     @property
     def Config(self) -> type[Any]:
@@ -72,7 +72,7 @@ class Method:
     def learn(
         self, env: VectorEnv, demos: Demonstrations, config: Any, seed: int = 0, state: Any = None
     ) -> Iterator[tuple[Any, Metrics]]:
-        """(state, metrics) per outer iteration; with a state it continues from there as if it had not stopped."""
+        """Yield (state, metrics) per outer iteration. With a state, it continues as if it had not stopped."""
         raise NotImplementedError
 
     def policy_of(self, state: Any) -> Policy:
@@ -96,7 +96,7 @@ class Method:
         raise NotImplementedError
 
     def ceiling(self, config: Any, cost: LearnedCost, rows: NDArray[Any]) -> float:
-        """The largest cost that the map (or the cost, without one) can have, given the rows that the learner tried."""
+        """The largest cost that the map (without one, the cost) can have, given the rows that the learner tried."""
         return 1.0
 
     def details(self, env: VectorEnv, config: Any, state: Any, cost: LearnedCost) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Method:
     def train(
         self, run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Any, seed: int
     ) -> dict[str, Any]:
-        """Learn, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
+        """Learn, save and evaluate; returns the summary. Continues from the newest checkpoint if there is one."""
         return train(self, run, env_id, env_kwargs, demos, config, seed)
 
 
@@ -130,7 +130,7 @@ def train(
     config: Any,
     seed: int,
 ) -> dict[str, Any]:
-    """Learn, save, evaluate; continues from the newest checkpoint if there is one. The summary."""
+    """Learn, save and evaluate; returns the summary. Continues from the newest checkpoint if there is one."""
     held_out = _held_out(run, demos, config.demonstrations)
     demos = demos.first(config.demonstrations)
     _warn_of(demos)
@@ -202,30 +202,30 @@ def _progress_line(state: Any, metrics: Metrics) -> str:
 
 
 def _warn_of(demos: Demonstrations) -> None:
-    """Warnings about demonstrations that fit the environment but are few, or of another simulator."""
+    """Warn about demonstrations that fit the environment but are few, or were made with another simulator version."""
     if len(demos) < FEW_DEMONSTRATIONS:
         warnings.warn(
-            f"only {len(demos)} demonstrations: what they never do by chance looks forbidden; "
-            f"at least {FEW_DEMONSTRATIONS} are better, the paper uses 10 to 50",
+            f"there are only {len(demos)} demonstrations: what is missing from them by chance looks forbidden. "
+            f"Use at least {FEW_DEMONSTRATIONS} (the paper uses 10 to 50)",
             stacklevel=1,
         )
     made, here = (demos.card.get("versions") or {}).get("mujoco"), versions(("mujoco",)).get("mujoco")
     if made and here and made != here:
         warnings.warn(
-            f"the demonstrations were made with MuJoCo {made}, this is {here}: trajectories differ between versions",
+            f"the demonstrations were made with MuJoCo {made}, but this is {here}: trajectories depend on the version",
             stacklevel=1,
         )
 
 
 def _held_out(run: Run, demos: Demonstrations, used: int) -> Demonstrations | None:
-    """Demonstrations that are not learned from: kept for calibration, or beyond the first `used`; None without any."""
+    """Demonstrations that were not learned from: kept for calibration, or beyond the first `used`; None if none."""
     if (run.path / HELD_OUT).exists():
         return load(run.path / HELD_OUT)
     return demos.subset(np.arange(used, len(demos))) if 0 < used < len(demos) else None
 
 
 def _time_budget(run: Run) -> dict[str, float]:
-    """Seconds of each phase of the learning, over the whole run."""
+    """Seconds of each phase of learning, over the whole run."""
     keys = {"rollouts": "time/rollout_seconds", "PPO": "time/update_seconds", "inverse": "time/inverse_seconds"}
     keys |= {"set-up": "time/setup_seconds"}
     records = run.metrics()

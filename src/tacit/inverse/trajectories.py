@@ -16,7 +16,7 @@ Trajectories = list[tuple[np.ndarray, np.ndarray]]
 
 
 def check_demonstrations(mdp: MDP, demonstrations: Any) -> Trajectories:
-    """Trajectories as (states, actions) integer arrays, every transition possible; else UserError saying where."""
+    """Trajectories as (states, actions) integer arrays with possible transitions; UserError that names a wrong one."""
     if isinstance(demonstrations, (str, bytes)) or not isinstance(demonstrations, Sequence):
         raise TypeError("demonstrations must be a sequence of (states, actions) pairs of integer arrays")
     if len(demonstrations) == 0:
@@ -81,7 +81,7 @@ def discounted_counts(mdp: MDP, demonstrations: Trajectories) -> np.ndarray:
 
 
 def estimated_policy(mdp: MDP, demonstrations: Trajectories, beta: float, pseudo_count: float) -> np.ndarray:
-    """The expert's policy by counting, smoothed by `pseudo_count` visits of the unconstrained soft-optimal policy.
+    """The expert's policy from counts, smoothed by `pseudo_count` visits of the unconstrained soft-optimal policy.
 
     With a horizon, the counts of each time step are smoothed in turn by the estimate from all steps together.
     """

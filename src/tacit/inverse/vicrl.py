@@ -50,9 +50,9 @@ class Config(constraint_net.Config):
     delta: float = 0.5
     """Weight of the divergence from the prior."""
     prior: tuple[float, float] = (0.9, 0.1)
-    """Parameters of the Beta prior of a step's feasibility."""
+    """Parameters of the Beta prior on the feasibility of a step."""
     cost: Literal["sample", "mean"] = "sample"
-    """What the forward step is charged: 1 - a sample of the feasibility, or 1 - its mean."""
+    """What the learner is charged in a forward step: 1 - a sample of the feasibility, or 1 - its mean."""
     replay_share: float = 0.0
     """Share of the learner's samples in an inverse step that comes from earlier forward phases."""
 
@@ -85,9 +85,8 @@ def _log_gamma_forward(key: Any, shape: jax.Array) -> tuple[jax.Array, tuple[jax
 
 
 def _log_gamma_backward(kept: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[None, jax.Array]:
-    """Implicit reparametrisation as JAX does it, but for all at once: on a CPU, its own goes one by one, and takes
-    ten times as long. Where g is no number any more, its distribution is g^shape / Gamma(shape + 1).
-    """
+    """Implicit reparametrisation as in JAX, but for all samples at once. JAX's own works sample by sample on a CPU and
+    takes ten times as long. Where g underflows, its distribution function is g^shape / Gamma(shape + 1)."""
     sample, shape = kept
     g = jnp.exp(jnp.maximum(sample, SMALLEST))
     slope = jnp.where(
@@ -98,7 +97,7 @@ def _log_gamma_backward(kept: tuple[jax.Array, jax.Array], gradient: jax.Array) 
 
 log_gamma.defvjp(_log_gamma_forward, _log_gamma_backward)
 SMALLEST = -60.0
-"""Logarithm below which a gamma variate is taken to be small."""
+"""Logarithm below which a gamma variate counts as small."""
 
 
 def divergence(a: Any, b: Any, p: Any, q: Any) -> jax.Array:
@@ -115,7 +114,7 @@ class Hyper(NamedTuple):
 
 
 def loss(net: Net, key: Any, expert: Any, learner: Any, hyper: Hyper) -> tuple[jax.Array, jax.Array]:
-    """(1) on scaled inputs (n, d) of demonstrations and (m, d) of the learner; beside it the two divergences."""
+    """The loss (1) on scaled inputs (n, d) of demonstrations and (m, d) of the learner, and the two divergences."""
 
     # Both sides at once: compiling the sampler and its derivative takes longer than an inverse step.
     a, b = parameters(net, jnp.concatenate([expert, learner]))
@@ -189,7 +188,7 @@ class VICRL(constraint_net.Classifier):
         return constraint_net.to_cost(state.params, state.inputs, config.at, head="beta", unit=unit)
 
     def charged(self, config: Config, state: State, rng: np.random.Generator) -> CostFunction:
-        """The mean cost, or a sample of the posterior."""
+        """The mean cost, or a cost sampled from the posterior."""
         if config.cost == "mean":
             return self.cost_of(state, config).of_steps
         noise = np.random.default_rng(int(rng.integers(2**63)))

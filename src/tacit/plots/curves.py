@@ -26,7 +26,7 @@ RESIDUALS = {"kkt": "KKT residual", "gap": "|duality gap|", "infeasibility": "in
 def residual_curves(
     metrics: Sequence[Record], names: Mapping[str, str] = RESIDUALS, *, format: Format = "svg"
 ) -> bytes:
-    """Residuals, {key of the records: label}, against the iteration on a logarithmic scale, with the stages of beta."""
+    """Residuals against the iteration, on a logarithmic scale, with the stages of beta. keys: {key: label}."""
     with style():
         figure = new_figure(4.6, 2.9)
         axes = figure.add_subplot()
@@ -44,7 +44,7 @@ def residual_curves(
 
 
 def dual_curve(metrics: Sequence[Record], label: str = "dual value", *, format: Format = "svg") -> bytes:
-    """The value of the dual (or of another objective) against the iteration; it jumps where beta does."""
+    """The value of the dual (or of another objective) against the iteration; it jumps where beta changes."""
     with style():
         figure = new_figure(4.6, 2.9)
         axes = figure.add_subplot()
@@ -56,7 +56,7 @@ def dual_curve(metrics: Sequence[Record], label: str = "dual value", *, format: 
 
 
 def _numbers(records: Sequence[Record], key: str, default: Any = None) -> np.ndarray:
-    """(n,) of one entry of each record, NaN where it is missing or no number."""
+    """(n,) one entry of each record; NaN if it is missing or not a number."""
     fallback = [math.nan] * len(records) if default is None else list(default)
     values = [record.get(key, fallback[i]) for i, record in enumerate(records)]
     return np.array([v if isinstance(v, int | float) else math.nan for v in values], dtype=np.float64)
@@ -95,7 +95,7 @@ def learning_curves(
     reference: tuple[str, float] | None = None,
     format: Format = "svg",
 ) -> bytes:
-    """{method: [(x, y) of each seed]}: every seed as a thin line, their interquartile mean as a thick one."""
+    """Learning curves of {method: [(x, y) of each seed]}: thin lines for seeds, thick ones for interquartile means."""
     from matplotlib.ticker import EngFormatter
 
     with style():

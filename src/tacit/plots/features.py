@@ -1,4 +1,4 @@
-"""A learned cost along one feature, and below it where demonstrations and agents spend their time.
+"""A learned cost along one feature, above histograms of where demonstrations and agents spend their time.
 
 cost_along("x_position", (-2, 1), curves={"learned cost": (x, y)}, visits={"demonstrations": values}, ...)
 """
@@ -34,7 +34,7 @@ def cost_along(
     highest: float | None = None,
     format: Format = "svg",
 ) -> bytes:
-    """Up to two costs {label: (x, y)} over the feature's values, and up to three histograms {label: values (n,)}.
+    """Draw up to two costs {label: (x, y)} along the feature, and up to three histograms {label: values (n,)}.
 
     The range of the demonstrations is shaded; so is, in another colour, the band between it and each of the learned
     `bounds`, about which they say nothing. The true boundary is a dotted line. `highest` is the end of the cost's axis.

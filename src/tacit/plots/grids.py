@@ -1,4 +1,4 @@
-"""Maps of a gridworld with values on them, as bytes (SVG or PNG): visitations, costs, what cannot be known."""
+"""Maps of a gridworld with values on them, as SVG or PNG bytes: visits, costs, and what the data cannot tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WALL = "#59636e"
 RAMPS = {"cost": "#d7412b", "visits": "#1f7bc4", "unknown": "#7a5cc0"}
-"""Values fade from transparent to these, so that zero looks like the page, light or dark."""
+"""Colours at full value. Values fade to transparent, so zero looks like the page, light or dark."""
 _MAP_INCHES = 2.6  # the longer side; small, so that labels stay readable in a page with four maps in a row
 _MAX_LIVE_CELLS = 1600  # above it a map is one image: a shape per cell would make the file heavy
 
@@ -32,15 +32,15 @@ class Panel:
     values: ArrayLike | None = None
     """(S,) >= 0; None shows the map itself, with the constrained cells crossed."""
     label: str = ""
-    """Of the colour scale."""
+    """Label of the colour scale."""
     ramp: str = "cost"
     """A key of RAMPS."""
     scale: Literal["linear", "log"] = "linear"
-    """"log" shows three decades below the largest value; smaller ones fade out."""
+    """With "log", the scale shows three decades below the largest value; smaller values fade out."""
     vmax: float | None = None
-    """End of the scale; the largest value when None."""
+    """End of the scale; None: the largest value."""
     hatch: ArrayLike | None = None
-    """(S,) in [0, 1], how strongly to strike a cell through (what cannot be known)."""
+    """(S,) in [0, 1]: how strongly to strike a cell through, because the data say little about it."""
     title: str = ""
 
 
@@ -59,7 +59,7 @@ def grid_heatmap(
     format: Format = "svg",
     **options: Any,
 ) -> bytes:
-    """Values (S,) of the states at cells (row, col) (S,); `options` are the other fields of `Panel`."""
+    """A map with values (S,) of the states at cells (row, col) (S,); `options` are the other fields of `Panel`."""
     return grid_figure(layout, [Panel(values, **options)], row=row, col=col, outline=outline, format=format)
 
 
@@ -72,7 +72,7 @@ def grid_figure(
     outline: ArrayLike | None = None,
     format: Format = "svg",
 ) -> bytes:
-    """Maps side by side. (row, col): (S,) cell of each state; outline: (S,) bool, cells to draw a line around.
+    """Maps side by side. (row, col): (S,) cell of each state; outline: (S,) bool, cells to outline.
 
     In SVG each cell carries its value as a tooltip, up to some thousand cells.
     """
@@ -108,7 +108,7 @@ def grid_figure(
 def _draw_values(
     axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.ndarray, panel: Panel, name: str
 ) -> dict[str, str]:
-    """Cells and hatching; returns {id: tooltip}."""
+    """Draw cells and hatching; returns {id: tooltip}."""
     data = np.asarray(panel.values, dtype=np.float64)
     if not rows.shape == cols.shape == data.shape or data.ndim != 1:
         raise UserError(
@@ -128,7 +128,7 @@ def _draw_values(
 
 
 def _top(panel: Panel) -> float:
-    """Where the colour scale of a panel ends."""
+    """Upper end of the colour scale of a panel."""
     if panel.vmax is not None:
         return float(panel.vmax)
     return float(np.nanmax(np.asarray(panel.values, dtype=np.float64), initial=0.0))
@@ -183,7 +183,7 @@ def _cell(axes: Axes, row: int, col: int, colour: str, alpha: float, gid: str | 
     patch = Rectangle((col - 0.5, row - 0.5), 1, 1, facecolor=(colour, float(alpha)), linewidth=0, gid=gid)
     patch.set_antialiased(False)
     axes.add_artist(patch)
-    patch.set_clip_on(False)  # shorter files
+    patch.set_clip_on(False)  # makes files smaller
 
 
 def _cells_as_image(
@@ -198,7 +198,7 @@ def _cells_as_image(
 
 
 def _draw_fixtures(axes: Axes, layout: Sequence[str]) -> None:
-    """Walls, start and goal."""
+    """Draw walls, start and goal."""
     size = min(11.0, _MAP_INCHES * 72 / max(len(layout), max(map(len, layout))) * 0.5)
     for r, line in enumerate(layout):
         for c, kind in enumerate(line):
@@ -209,7 +209,7 @@ def _draw_fixtures(axes: Axes, layout: Sequence[str]) -> None:
 
 
 def _draw_outline(axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.ndarray, mask: np.ndarray) -> None:
-    """A line around every connected block of cells."""
+    """Draw a line around every connected block of cells."""
     from matplotlib.collections import LineCollection
 
     inside = {(int(r), int(c)) for r, c, m in zip(rows, cols, mask, strict=True) if m}
@@ -228,7 +228,7 @@ def _draw_outline(axes: Axes, layout: Sequence[str], rows: np.ndarray, cols: np.
 
 
 def _draw_hatch(axes: Axes, rows: np.ndarray, cols: np.ndarray, strength: np.ndarray) -> None:
-    """Three diagonal strokes per cell, stronger where less is known."""
+    """Draw three diagonal strokes per cell, stronger where less is known."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
@@ -244,17 +244,17 @@ def _draw_hatch(axes: Axes, rows: np.ndarray, cols: np.ndarray, strength: np.nda
 
 
 def _draw_bar(figure: Figure, axes: Axes, panel: Panel) -> None:
-    """The colour scale, below the map."""
+    """Draw the colour scale below the map."""
     from matplotlib.patches import Rectangle
 
     colour, top, scale = RAMPS[panel.ramp], _top(panel), panel.scale
     place = axes.get_position()
     height = figure.get_size_inches()[1]
     bar = figure.add_axes((place.x0, 0.4 / height, place.width, 0.1 / height))
-    # Shapes and not an image, so that a page can exchange the colour here as in the cells.
+    # Shapes instead of an image, so that a page can change the colour as in the cells.
     steps = 48
     for step in range(steps):
-        # Each reaches to the right end and adds a little: rectangles side by side would show seams.
+        # Each rectangle extends to the right end and adds a little, because adjacent rectangles would show seams.
         left, alpha = step / steps, 1 / (steps - step)
         bar.add_artist(Rectangle((left, 0), 1 - left, 1, facecolor=(colour, alpha), linewidth=0))
     bar.set(xlim=(0, 1), ylim=(0, 1))
@@ -274,7 +274,7 @@ def _draw_bar(figure: Figure, axes: Axes, panel: Panel) -> None:
 
 
 def _draw_key(figure: Figure, axes: Axes, layout: Sequence[str]) -> None:
-    """What the marks mean, where the heat-maps have their scale; only marks that are on the map."""
+    """Draw a legend of the marks that are on the map, in the place of the colour scale."""
     place = axes.get_position()
     words = {"S": "S start", "G": "G goal", "X": "× hidden constraint", "#": "■ wall"}
     text = "  ·  ".join(word for mark, word in words.items() if any(mark in line for line in layout))
@@ -283,7 +283,7 @@ def _draw_key(figure: Figure, axes: Axes, layout: Sequence[str]) -> None:
 
 
 def _with_titles(svg: bytes, titles: Mapping[str, str]) -> bytes:
-    """Tooltips: a <title> inside each group whose id is known."""
+    """Add tooltips: a <title> inside each group whose id is known."""
 
     def add(match: re.Match[str]) -> str:
         title = titles.get(match[1])

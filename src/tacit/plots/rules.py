@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PARTS = ("map", "forbidden")
-"""Of the picture of cells."""
+"""Parts of the picture of cells."""
 _DEMONSTRATED, _OPEN, _FORBIDDEN = COLOURS[2], COLOURS[4], COLOURS[1]
 
 
@@ -31,7 +31,8 @@ def draw(explanation: Explanation, *, format: Format = "svg") -> bytes:
 
 
 def strips(explanation: FeatureExplanation, *, format: Format = "svg") -> bytes:
-    """One strip per bound: demonstrated, not known, forbidden; the learned boundary with its interval; the true one."""
+    """One strip per bound: demonstrated, unknown and forbidden values; the learned boundary, its interval, the
+    truth."""
     from matplotlib.patches import Patch
 
     bounds = [
@@ -90,12 +91,12 @@ def _strip(axes: Axes, bound: Bound, view: BoundView, truth: Bound | None) -> No
 
 
 def cells(explanation: CellExplanation, parts: Sequence[str] = PARTS, *, format: Format = "svg") -> bytes:
-    """The map, and what each cell costs; forbidden cells are outlined, those that are not known struck through."""
+    """The map with the cost of each cell. Forbidden cells are outlined, unknown ones struck through."""
     layout = explanation["layout"]
     places = [(r, c) for r, line in enumerate(layout) for c, mark in enumerate(line) if mark != "#"]
     row, col = np.array(places).T
     marked, unknown = ({tuple(cell) for cell in part} for part in (explanation["cells"], explanation["unknown"]))
-    several = len(parts) > 1  # one alone is named by whoever shows it
+    several = len(parts) > 1  # a single picture gets its title from the page
     panels = {
         "map": Panel(title="the map" if several else ""),
         "forbidden": Panel(

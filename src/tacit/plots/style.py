@@ -1,4 +1,4 @@
-"""The common style of all figures, which are bytes (SVG or PNG).
+"""The common style of all figures, and their conversion to bytes (SVG or PNG).
 
 Matplotlib is imported when a figure is drawn, without pyplot, and its settings are changed only while drawing. The same
 input gives the same bytes. SVGs have a transparent background and draw their text and axes in INK, so that a page can
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK = "#1f2429"
-"""Text, axes, outlines."""
+"""Colour of text, axes and outlines."""
 SOFT = "#8b949e"
-"""Grid lines and secondary marks."""
+"""Colour of grid lines and secondary marks."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1)), "-")
 

@@ -1,4 +1,4 @@
-"""Films of an agent, rendered off screen: a file to play, or a few pictures of one episode."""
+"""Films of an agent, rendered off screen, as a file to play or as a few pictures of one episode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Actor = Callable[[Any, np.random.Generator], Any]
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
-    """The path of a film; UserError if no film can be written there."""
+    """The path of a film; UserError if a film cannot be written there."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UserError(f"a film is written as {' or '.join(SUFFIXES)}, not {target.name!r}")
@@ -54,7 +54,7 @@ def record(
     with _drawing(env_id, env_kwargs) as env:
         obs, _ = env.reset(seed=seed)
         rate = frames_per_second(env)
-        # Macro blocks of 16 pixels would make ffmpeg rescale the picture; even sides are all that the codec asks for.
+        # With the default blocks of 16 pixels, ffmpeg would rescale the picture. The codec only needs even sides.
         options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if mp4 else {"duration": 1000 / rate}
         get_writer: Any = imageio.get_writer
         with disk.written_elsewhere(target) as draft, get_writer(draft, **options) as film:
@@ -71,20 +71,20 @@ def record(
 
 @dataclass(frozen=True)
 class Filmstrip:
-    """Pictures of one episode at equal distances in time, the first and the last state among them."""
+    """Pictures of one episode at equal time intervals, including the first and the last state."""
 
     pictures: tuple[np.ndarray, ...]
-    """(H, W, 3) uint8 each."""
+    """Pictures (H, W, 3), uint8."""
     steps: tuple[int, ...]
-    """After how many steps each was taken."""
+    """Number of steps before each picture."""
     length: int
-    """Steps of the episode."""
+    """Length of the episode in steps."""
     seconds: float | None
-    """Of a step; None where the environment does not say."""
+    """Duration of a step in seconds; None if the environment does not state it."""
     total: float
-    """Reward of the episode."""
+    """Total reward of the episode."""
     costs: tuple[float, ...] | None
-    """True cost of each step; None where the environment does not say."""
+    """True cost of each step; None if the environment does not report it."""
 
 
 def filmstrip(
@@ -96,10 +96,10 @@ def filmstrip(
     pictures: int = 8,
     max_steps: int = LARGEST_STEPS,
 ) -> Filmstrip:
-    """One episode in a few pictures. UserError if the environment has none; it may also raise its own."""
+    """Pictures of one episode. UserError if the environment draws none; it may also raise exceptions of its own."""
     with warnings.catch_warnings(), _drawing(env_id, env_kwargs) as env:
-        warnings.simplefilter("ignore")  # about render modes that an environment does not have, among others
-        # Twice the same episode: pictures take long, and how many steps there are is known only afterwards.
+        warnings.simplefilter("ignore")  # such as those about missing render modes
+        # Run the episode twice: first to count its steps, then to take the pictures, which is slow.
         rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
         steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
         taken = _episode(env, policy, seed, max_steps, steps)[2]
@@ -109,7 +109,7 @@ def filmstrip(
 
 
 def jpeg(picture: np.ndarray, largest_side: int, quality: int) -> str:
-    """A picture (H, W, 3), made smaller, as a JPEG file in base64."""
+    """A picture (H, W, 3), shrunk, as a JPEG file in base64."""
     from PIL import Image
 
     image = Image.fromarray(picture)
@@ -121,10 +121,10 @@ def jpeg(picture: np.ndarray, largest_side: int, quality: int) -> str:
 
 @contextmanager
 def _drawing(env_id: str, env_kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """The environment in its picture mode, closed afterwards.
+    """A context with the environment in its picture mode; it is closed afterwards.
 
     Environments that draw with pygame need no screen for pictures. Without one, SDL would print "XDG_RUNTIME_DIR is
-    invalid", which looks like a failure; it is told to do without, unless the user has chosen a driver.
+    invalid", which looks like a failure. So SDL is told to use no screen, unless the user has chosen a driver.
     """
     quiet = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
     added = [name for name in quiet if name not in os.environ]
@@ -181,13 +181,13 @@ def _episode(
 
 
 def frames_per_second(env: Any) -> float:
-    """Real time where the environment says how long a step lasts, else its own rate."""
+    """Frames per second: real time if the environment states the duration of a step, else its own rate."""
     seconds = capabilities(env).step_seconds
     return 1.0 / seconds if seconds else float(env.metadata.get("render_fps", 10))
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """(H, W, 3) with even sides."""
+    """The picture (H, W, 3), cropped to even sides."""
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 

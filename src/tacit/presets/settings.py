@@ -16,27 +16,27 @@ class MCEExact(TypedDict, total=False):
     beta: Annotated[float, 0.1]
     """Weight of the causal entropy, in units of reward; smaller is closer to a deterministic policy."""
     objective: Annotated[Literal["likelihood", "moments", "plugin"], "likelihood"]
-    """What is fitted: the demonstrated actions (likelihood, always solvable), the visits of the demonstrations
-    (moments, as in the paper; may have no solution when the dynamics slip), or the visits of a policy estimated from
-    them (plugin, always solvable). `tacit.solve` defaults to moments, because it also takes expectations without
-    demonstrations."""
+    """What is fitted. likelihood: the demonstrated actions; always has a solution. moments: the visits of the
+    demonstrations, as in the paper; may have no solution if the dynamics slip. plugin: the visits of a policy estimated
+    from the demonstrations; always has a solution. `tacit.solve` defaults to moments, because it also takes
+    expectations without demonstrations."""
     budget: Annotated[float, 0.0]
-    """How far each feature may exceed the expert's, in discounted visits; more is looser. (moments has no solution
-    without one when the dynamics slip.)"""
+    """How far each feature may exceed the expert's, in discounted visits; a larger budget is looser. If the dynamics
+    slip, moments needs one to have a solution."""
     features: Annotated[Literal["state", "state-action"], "state"]
-    """What a cost may depend on, one weight each."""
+    """Features that the cost depends on, with one weight each."""
     method: Annotated[Literal["newton", "gradient"], "newton"]
-    """newton, or the paper's projected gradient with a fixed step."""
+    """Solver: newton, or the paper's projected gradient with a fixed step."""
     l1: Annotated[float, 0.0001]
     """L1 penalty on the weights for the likelihood, in discounted visits."""
     pseudo_count: Annotated[float, 0.1]
-    """plugin: visits of the unconstrained policy that are mixed into each state's action counts."""
+    """For plugin: visits of the unconstrained policy that are added to each state's action counts."""
     tolerance: Annotated[float, 1e-09]
-    """KKT residual at which to stop."""
+    """KKT residual at which the solver stops."""
     step_size: Annotated[float, 0.05]
-    """gradient: the step."""
+    """For gradient: the step size."""
     max_iterations: Annotated[int | None, None]
-    """Outer iterations; 500 for newton and 2000 for gradient when not given."""
+    """Outer iterations. Default: 500 for newton, 2000 for gradient."""
 
 
 class MlGreedy(TypedDict, total=False):
@@ -47,19 +47,19 @@ class MlGreedy(TypedDict, total=False):
     d_kl: Annotated[float, 0.1]
     """Stop when no state makes the demonstrations likelier by this much, in nats per trajectory."""
     risk: Annotated[float, 0.5]
-    """Largest chance of stepping into a forbidden state that an allowed action may have. It means nothing where the
-    dynamics are deterministic; ml-greedy uses it for its policy alone."""
+    """Largest chance of stepping into a forbidden state that an allowed action may have. It has no effect if the
+    dynamics are deterministic. ml-greedy uses it only for its policy."""
     max_states: Annotated[int, 1000]
-    """Stop after this many states."""
+    """Largest number of forbidden states."""
 
 
 class PPO(TypedDict, total=False):
-    """Settings of PPO; those of the paper's table are named as there."""
+    """Settings of PPO. Those of the paper's table have the same names as there."""
 
     total_steps: Annotated[int, 1000000]
     """Environment steps. The iteration in progress is finished, so a run may use slightly more."""
     n_envs: Annotated[int, 32]
-    """Copies of the environment that are stepped together. A vector environment given to learn() decides itself."""
+    """Number of environment copies that are stepped together. A vector environment given to learn() sets it instead."""
     rollout_steps: Annotated[int, 2048]
     """Environment steps per rollout, all copies together (the paper's n_steps)."""
     batch_size: Annotated[int, 128]
@@ -69,24 +69,24 @@ class PPO(TypedDict, total=False):
     lr: Annotated[float, 0.0003]
     """Adam's learning rate at the start."""
     lr_final: Annotated[float, 1.0]
-    """Learning rate at the end as a fraction of the first, reached linearly."""
+    """Learning rate at the end as a fraction of the initial one; the decay is linear."""
     lr_decay_start: Annotated[float, 0.0]
     """Share of the training after which the learning rate begins to fall."""
     gamma: Annotated[float, 0.99]
-    """Discount."""
+    """Discount factor."""
     gae_lambda: Annotated[float, 0.95]
     """Decay of the trace in generalised advantage estimation."""
     clip: Annotated[float, 0.2]
-    """Clip range eps of the probability ratio (not given in the paper)."""
+    """Clip range eps of the probability ratio. The paper does not give it."""
     target_kl: Annotated[float | None, 0.02]
-    """An update stops early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
+    """Stop an update early once the estimated KL from the old policy exceeds kl_factor times this; None: never."""
     kl_factor: Annotated[float, 1.5]
-    """Factor on target_kl that gives the limit of an update."""
+    """Factor on target_kl that gives the KL limit of an update."""
     lr_adaptive: Annotated[bool, False]
     """Divide the policy's learning rate by 1.5 after an update whose KL exceeded the limit, and multiply it by 1.5 (up
-    to lr) after one that stayed below half of target_kl. A policy with little noise can only take small steps."""
+    to lr) after one whose KL stayed below half of target_kl. A policy with little noise can only take small steps."""
     beta: Annotated[float, 0.0001]
-    """Weight of the causal entropy, in units of the normalised reward, nats."""
+    """Weight of the causal entropy (nats), in units of the normalised reward."""
     entropy: Annotated[Literal["return", "loss"], "return"]
     """Entropy as part of the return (causal entropy), or as a one-step bonus in the loss."""
     hidden: Annotated[tuple[int, ...], (64, 64)]
@@ -94,15 +94,15 @@ class PPO(TypedDict, total=False):
     log_std_init: Annotated[float, 0.0]
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
     scale_actions: Annotated[bool, True]
-    """Whether the Gaussian acts in coordinates where the action box is [-1, 1], or in the box's own."""
+    """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: Annotated[float, 0.5]
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: Annotated[float, 0.5]
-    """Each network's gradient is clipped to this norm, separately, so that one network does not slow the others."""
+    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
     adam_eps: Annotated[float, 1e-05]
     """Adam's epsilon."""
     standardise: Annotated[Literal["rollout", "minibatch", "none"], "rollout"]
-    """The samples over which advantages are standardised."""
+    """Samples over which advantages are standardised."""
     normalize_obs: Annotated[bool, True]
     """Standardise observations with running statistics (one-hot observations are left alone)."""
     obs_clip: Annotated[float, 10.0]
@@ -112,18 +112,18 @@ class PPO(TypedDict, total=False):
     reward_clip: Annotated[float, 10.0]
     """Bound of normalised rewards."""
     threads: Annotated[int, 1]
-    """Cores for this training. With 2, two threads step the copies, and without an early stop (target_kl) policy and
-    critics learn at the same time. Two trainings side by side with one thread each use two cores better."""
+    """Number of cores for this training. With 2, two threads step the environments; and if target_kl is None, policy
+    and critics learn at the same time. Two trainings with one thread each use two cores better."""
 
 
 class PpoLagrangianPenalty(PPO, total=False):
-    """Settings of PPO on  reward - price x cost  with a constant price of 1: what a learned cost needs."""
+    """Settings of PPO on reward - price x cost with a constant price of 1, as learned costs need it."""
 
     penalty_unit: Annotated[Literal["rbar", "reward", "advantage"], "rbar"]
     """Unit of the multiplier: the largest mean |reward| per step so far (rbar), the environment's reward, or the spread
     of the reward's advantage; see (2)."""
     critics: Annotated[Literal["separate", "single"], "separate"]
-    """A critic for the cost beside that of the reward, or one for the penalised reward (RCPO)."""
+    """Separate critics for reward and cost, or a single critic for the penalised reward (RCPO)."""
     cost_gamma: Annotated[float, 0.99]
     """Discount of the cost critic."""
     cost_gae_lambda: Annotated[float, 0.95]
@@ -131,75 +131,76 @@ class PpoLagrangianPenalty(PPO, total=False):
 
 
 class SamplesSettings(TypedDict, total=False):
-    """Settings of what the cost reads, and of how the learner begins."""
+    """Settings of the cost's inputs, and of how the learner starts."""
 
     start: Annotated[Literal["nominal", "clone"], "nominal"]
-    """The policy that the loop begins with: one that has followed the reward alone, or a clone of the
-    demonstrations."""
+    """Initial policy: one trained on the reward alone (nominal), or a clone of the demonstrations (clone)."""
     clone_log_std: Annotated[float, -4.0]
-    """Smallest log standard deviation of a cloned policy: it must still explore."""
+    """Smallest log standard deviation of a cloned policy, so that it still explores."""
     inputs: Annotated[tuple[str, ...], ()]
-    """Names of the observation entries that the cost reads; none given: all."""
+    """Names of the observation entries that the cost reads; empty: all."""
     use_action: Annotated[bool, False]
-    """Whether the cost reads the action too."""
+    """Let the cost read the action too."""
     at: Annotated[Literal["next", "current"], "next"]
-    """Whether the cost of a step is that of the state it reaches or of the one in which the action is taken."""
+    """State that the cost of a step reads: the one reached (next), or the one in which the action is taken
+    (current)."""
     input_scale: Annotated[Literal["fit", "raw"], "fit"]
-    """Inputs in units of the narrower of demonstrations and nominal data, or as the environment gives them."""
+    """Scale of the inputs: the narrower of demonstrations and nominal data (fit), or the environment's (raw)."""
     squash: Annotated[bool, True]
-    """arsinh of the scaled inputs, see tacit.cost; not of raw ones."""
+    """Apply arsinh to the scaled inputs, see tacit.cost. Raw inputs are not squashed."""
     input_clip: Annotated[float, 20.0]
     """Bound of the scaled inputs."""
 
 
 class TrainerSettings(TypedDict, total=False):
-    """Settings of a run of any method."""
+    """Settings of a run, common to all methods."""
 
     demonstrations: Annotated[int, 0]
-    """Learn from this many of the first demonstrations; 0: from all."""
+    """Learn only from this many of the first demonstrations; 0: all."""
     eval_episodes: Annotated[int, 100]
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: Annotated[int, 5]
-    """Outer iterations between checkpoints. There is also one after the first, and after minutes without any."""
+    """Outer iterations between checkpoints. There is also one after the first, and after minutes without one."""
 
 
 class Loop(TrainerSettings, SamplesSettings, PpoLagrangianPenalty, total=False):
-    """Settings of the loop: those of PPO with a cost, of what the cost reads, and of how they take turns."""
+    """Settings of the loop: of PPO with a cost, of the cost's inputs, and of how their steps alternate."""
 
     bootstrap_steps: Annotated[int, 20480]
     """Environment steps of the nominal policy, without cost, before the first inverse step; at least one rollout."""
     forward_steps: Annotated[int, 16384]
     """Environment steps of PPO between two inverse steps."""
     inverse_first: Annotated[bool, True]
-    """Whether the first inverse step follows the bootstrap, or the first forward phase (the paper's Algorithm 1)."""
+    """Take the first inverse step after the bootstrap. Otherwise it follows the first forward phase, as in the
+    paper."""
 
 
 class MCE(Loop, total=False):
-    """Settings of MCE-ICRL: those of PPO and of the loop, and those of the inverse step."""
+    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
     budget: Annotated[float, 0.0]
-    """How far each feature expectation may exceed the demonstrations'; more is looser."""
+    """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: Annotated[int, 8]
-    """Soft thresholds for each input."""
+    """Number of soft thresholds per input."""
     joint: Annotated[int, 64]
-    """Sigmoid outputs of the network on all inputs (the paper's k)."""
+    """Number of sigmoid outputs of the joint network on all inputs (the paper's k); 0: no such network."""
     feature_hidden: Annotated[tuple[int, ...], (64, 64)]
-    """Hidden ReLU layers of that network."""
+    """Hidden ReLU layers of the joint network."""
     feature_bias: Annotated[float, -3.0]
-    """Its initial output bias; negative: features begin near 0."""
+    """Initial output bias of the joint network. A negative bias makes features begin near 0."""
     lam_init: Annotated[float, 0.01]
     """Initial multiplier of every feature."""
     lr_lam: Annotated[float, 0.01]
-    """Learning rate of lam."""
+    """Learning rate of the multipliers lam."""
     lr_zeta: Annotated[float, 0.001]
-    """Adam's learning rate of the features; 0: they stay as they are."""
+    """Adam's learning rate of the features (zeta); 0: they stay as they are."""
     zeta_decay: Annotated[float, 1.0]
     """Factor on lr_zeta after each inverse step."""
     lam_update: Annotated[Literal["minibatch", "once"], "minibatch"]
-    """lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
+    """Update lam with Adam on every minibatch beside zeta, or by one projected gradient step on all data after it."""
     minibatches: Annotated[int, 300]
-    """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps (drawn with replacement, so
-    about 37 % of them are missed)."""
+    """Minibatches per inverse step; 0: as many as make a pass over the demonstrated steps. They are drawn with
+    replacement, so a pass misses about 37 % of the steps."""
     dual_batch: Annotated[int, 512]
     """Samples of the learner, and of the demonstrations, per minibatch."""
     expert_square: Annotated[float, 20.0]
@@ -207,45 +208,45 @@ class MCE(Loop, total=False):
     learner_square: Annotated[float, 0.1]
     """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
     moments: Annotated[Literal["absorbing", "normalised", "sum"], "absorbing"]
-    """Expectations per step over episodes continued to the horizon, per step over what was seen, or the paper's
-    discounted sums over trajectories."""
+    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
+    seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
     absorbing_quantile: Annotated[float, 0.9]
-    """The absorbing state costs at most what this share of the learner's living steps stays below; 1: the worst."""
+    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
     replay_share: Annotated[float, 0.5]
     """Share of the learner's samples that comes from earlier forward phases."""
     replay_phases: Annotated[int, 40]
-    """How many earlier phases are kept."""
+    """Number of earlier phases to keep."""
     replay_by_cost: Annotated[bool, False]
-    """Draw those samples in proportion to their present cost (and a little), instead of evenly; without importance
-    weights, so that rho_pi in (3) is that of what is drawn."""
+    """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
+    are no importance weights, so rho_pi in (3) is that of the drawn samples."""
     pretrain_epochs: Annotated[int, 0]
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: Annotated[float, 0.001]
     """Adam's learning rate of the pre-training."""
     guard: Annotated[float, 0.95]
-    """Mean cost, as a share of the ceiling, above which the policy counts as trapped; 0: no guard."""
+    """Mean cost above which the policy counts as trapped, as a share of the ceiling; 0: no guard."""
     guard_iterations: Annotated[int, 3]
-    """The guard acts after this many trapped iterations in a row, in the first 70 % of the steps."""
+    """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
 
 
 class PpoLagrangianFixed(PpoLagrangianPenalty, total=False):
-    """Settings of PPO with a penalty of any size, which follows nothing."""
+    """Settings of PPO with a constant penalty of any size."""
 
     multiplier_init: Annotated[float, 1.0]
-    """Multiplier at the start (the penalty if fixed), in units of penalty_unit."""
+    """Initial multiplier (the penalty if it is fixed), in units of penalty_unit."""
     multiplier_ramp: Annotated[int, 0]
-    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: it is there from the start. An agent
+    """Steps over which a fixed penalty grows from 0, with the cube of time; 0: full penalty from the start. An agent
     that must learn to balance first learns to fall instead if it is punished too early."""
     terminal_cost: Annotated[float, 0.0]
-    """Cost added when an episode terminates, in place of what living on would cost. Without it an agent may learn to
-    fall, because that ends the costs. About 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
+    """Cost added when an episode terminates, in place of the cost of living on. Without it an agent may learn to fall,
+    because that ends the costs. A value of about 1 / (1 - cost_gamma) times the worst cost of a step prevents that."""
 
 
 class PpoLagrangian(PpoLagrangianFixed, total=False):
     """Settings of PPO and of the constraint."""
 
     budget: Annotated[float, 0.0]
-    """Largest mean cost that is allowed."""
+    """Largest mean cost allowed."""
     budget_per: Annotated[Literal["step", "episode"], "step"]
     """Whether the budget is for the mean cost of a step or of an episode."""
     multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid"], "ascent"]
@@ -261,7 +262,7 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
 
 
 class ConstraintNetSettings(SamplesSettings, total=False):
-    """Settings of the network, and of what it reads."""
+    """Settings of the constraint network and its inputs."""
 
     layers: Annotated[tuple[int, ...], (20,)]
     """Hidden ReLU layers of the network."""
@@ -270,7 +271,7 @@ class ConstraintNetSettings(SamplesSettings, total=False):
 
 
 class ConstraintNet(ConstraintNetSettings, Loop, PpoLagrangian, total=False):
-    """Settings of a classifier: those of PPO-Lagrangian, of the network, and of how they take turns."""
+    """Settings of a classifier: of PPO-Lagrangian, of the network, and of how their steps alternate."""
 
     multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid"], "softplus"]
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
@@ -279,7 +280,7 @@ class ConstraintNet(ConstraintNetSettings, Loop, PpoLagrangian, total=False):
     backward_steps: Annotated[int, 10]
     """Passes over the data per inverse step."""
     constraint_batch: Annotated[int, 0]
-    """Samples of each side per minibatch; 0: all."""
+    """Samples of the demonstrations, and of the learner, per minibatch; 0: all."""
     anneal: Annotated[float, 0.9]
     """Factor on lr_constraint after each inverse step."""
 
@@ -294,51 +295,51 @@ class IrlCorrection(ConstraintNetSettings, Loop, PpoLagrangianFixed, total=False
     forward_steps: Annotated[int, 4096]
     """Environment steps of PPO between two inverse steps."""
     backward_steps: Annotated[int, 1]
-    """Steps on (2) per inverse step, each on a batch of constraint_batch."""
+    """Adam steps on (2) per inverse step, each on a batch of constraint_batch."""
     constraint_batch: Annotated[int, 5000]
-    """Samples of each side per step; 0: all."""
+    """Samples of the demonstrations, and of the learner, per step; 0: all."""
     anneal: Annotated[float, 1.0]
     """Factor on lr_constraint after each inverse step."""
     expert_square: Annotated[float, 0.1]
     """Weight of the squared cost of demonstrations in (2)."""
     reset_actor: Annotated[int, 0]
-    """Reinitialise the policy's last layer every so many inverse steps, in the first half of the run; 0: never."""
+    """Re-initialise the policy's last layer after this many inverse steps, in the first half of the run; 0: never."""
     reset_critic: Annotated[int, 0]
-    """The same for the cost critic, during the whole run."""
+    """Re-initialise the cost critic's last layer after this many inverse steps, during the whole run; 0: never."""
 
 
 class BC(TypedDict, total=False):
     """Settings of behaviour cloning."""
 
     steps: Annotated[int, 6000]
-    """Adam's steps on (1)."""
+    """Number of Adam steps on (1)."""
     batch_size: Annotated[int, 256]
-    """Samples of a minibatch."""
+    """Samples per minibatch."""
     lr: Annotated[float, 0.001]
-    """Adam's learning rate at the start; it falls linearly."""
+    """Adam's learning rate at the start; it decays linearly."""
     hidden: Annotated[tuple[int, ...], (64, 64)]
     """Hidden tanh layers of the policy."""
     min_log_std: Annotated[float, -5.0]
     """Smallest log standard deviation of a Gaussian policy, in units of half the action box."""
     scale_actions: Annotated[bool, True]
-    """The Gaussian lives in coordinates where the action box is [-1, 1], else in the box's own."""
+    """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     obs_clip: Annotated[float, 10.0]
     """Bound of normalised observations."""
     held_out: Annotated[int, 0]
-    """Number of the last demonstrations that are held out and only measured."""
+    """Hold out this many of the last demonstrations; they are used only to measure the likelihood."""
     demonstrations: Annotated[int, 0]
-    """Learn from this many of the first demonstrations; 0: from all."""
+    """Learn only from this many of the first demonstrations; 0: all."""
     eval_episodes: Annotated[int, 100]
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
 
 
 class ReferencesSettings(TypedDict, total=False):
-    """Settings of the run of any reference."""
+    """Settings of a reference's run."""
 
     eval_episodes: Annotated[int, 100]
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: Annotated[int, 20]
-    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without any."""
+    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without one."""
 
 
 class PpoReference(ReferencesSettings, PPO, total=False):
@@ -349,11 +350,11 @@ class RCPO(ReferencesSettings, PpoLagrangian, total=False):
     """Settings of RCPO."""
 
     critics: Annotated[Literal["separate", "single"], "single"]
-    """One critic for the penalised reward (RCPO), or one for the cost beside that of the reward (PPO-Lagrangian)."""
+    """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
 
 
 class Gacl(TrainerSettings, ConstraintNetSettings, PPO, total=False):
-    """Settings of GACL: those of PPO and of the discriminator."""
+    """Settings of GACL: of PPO and of the discriminator."""
 
     checkpoint_every: Annotated[int, 20]
     """Rollouts between checkpoints."""
@@ -362,12 +363,13 @@ class Gacl(TrainerSettings, ConstraintNetSettings, PPO, total=False):
     layers: Annotated[tuple[int, ...], (30,)]
     """Hidden ReLU layers of the discriminator."""
     discriminator_steps: Annotated[int, 1]
-    """Steps of the discriminator after a rollout."""
+    """Discriminator steps after each rollout."""
     bootstrap_steps: Annotated[int, 0]
-    """Environment steps of PPO on the reward alone before the first step of the discriminator; at least one rollout."""
+    """Environment steps of PPO on the reward alone before the first discriminator step; at least one rollout."""
     absorbing: Annotated[bool, False]
-    """Where no demonstration ends early, charge for ending an episode: as much as staying for ever where log D is
-    lowest (the lowest tenth of a rollout). Otherwise an agent prefers to end, because log D is negative."""
+    """If no demonstration ends early, charge the learner for ending an episode as much as staying for ever where log D
+    is low (the lowest tenth of a rollout). Without this charge, the agent prefers to end episodes, because log D is
+    negative."""
 
 
 class MeIcrl(ConstraintNet, total=False):
@@ -382,7 +384,7 @@ class MeIcrl(ConstraintNet, total=False):
     reverse_kl: Annotated[float, 2.5]
     """An inverse step stops once KL(new || old) of (3) exceeds this."""
     published_code: Annotated[bool, False]
-    """Do what the published program did: its importance weights have no effect on the gradient."""
+    """Follow the published program, in which importance weights have no effect on the gradient."""
 
 
 class Vicrl(ConstraintNet, total=False):
@@ -391,43 +393,43 @@ class Vicrl(ConstraintNet, total=False):
     delta: Annotated[float, 0.5]
     """Weight of the divergence from the prior."""
     prior: Annotated[tuple[float, float], (0.9, 0.1)]
-    """Parameters of the Beta prior of a step's feasibility."""
+    """Parameters of the Beta prior on the feasibility of a step."""
     cost: Annotated[Literal["sample", "mean"], "sample"]
-    """What the forward step is charged: 1 - a sample of the feasibility, or 1 - its mean."""
+    """What the learner is charged in a forward step: 1 - a sample of the feasibility, or 1 - its mean."""
     replay_share: Annotated[float, 0.0]
     """Share of the learner's samples in an inverse step that comes from earlier forward phases."""
 
 
 class Retrain(ReferencesSettings, PpoLagrangian, total=False):
-    """Settings of an agent with a frozen cost: those of PPO-Lagrangian, and which cost."""
+    """Settings of an agent with a frozen cost: the settings of PPO-Lagrangian, and the cost."""
 
     cost: Annotated[str, ""]
-    """Where it comes from: a finished run folder, of which only the name is kept."""
+    """The finished run folder that the cost comes from. Only its name is kept."""
     sha256: Annotated[str, ""]
     """SHA-256 of that cost; computed if not given."""
     which: Annotated[Literal["cost", "map"], "cost"]
-    """The cost that drove the policy, or the additive map of it (where the run has one)."""
+    """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: Annotated[bool, False]
-    """Use the part of an additive cost that reads what the environment has, if it lacks some of the inputs."""
+    """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
     charge: Annotated[Literal["excess", "budget", "raw"], "excess"]
-    """What the agent is charged: the excess over the threshold, the cost with a budget of what a demonstrated step
-    costs on average, or the cost itself with the settings' own budget."""
+    """What the agent is charged: the excess over the threshold (excess); the cost, with the mean cost of a demonstrated
+    step as budget (budget); or the cost, with the budget of the settings (raw)."""
     free: Annotated[bool, False]
-    """Go on with a cost that forbids nothing that its learner tried, and charge nothing, instead of refusing it."""
+    """Accept a cost that forbids nothing that its learner tried, and charge nothing."""
 
 
 class Expert(PpoLagrangian, total=False):
     """Settings of an expert."""
 
     margin: Annotated[float, 0.0]
-    """How much more distance than the constraint asks for, in the unit of its feature; for environments with a rule."""
+    """Extra distance from the constraint, in the unit of its feature; for environments whose constraint is a bound."""
     fall_cost: Annotated[float, 0.0]
     """Cost of ending an episode early, in violating steps, on top of terminal_cost. 1/(1 - cost_gamma) makes it as bad
     as violating for ever, so that falling is no way out of the constraint."""
     demonstrations: Annotated[int, 50]
-    """How many to write; 0 for none."""
+    """Number of demonstrations to write; 0 for none."""
     eval_episodes: Annotated[int, 100]
-    """Episodes of the final evaluation, stochastic and deterministic each."""
+    """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: Annotated[int, 20]
     """Iterations between checkpoints."""
 

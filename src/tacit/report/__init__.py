@@ -1,4 +1,4 @@
-"""One run, or several, as one HTML file that opens anywhere: no network, no scripts, readable on paper and on a phone.
+"""Reports: one HTML file about one or more runs, without network and scripts, for screens, phones and paper.
 
     write_report([Run.open("runs/mce-exact-gridworld-s0-3fa1b2c4")], "report.html")
 

@@ -1,11 +1,11 @@
-"""What is forbidden: the rule in words, and the learned constraint of a deep run beside the truth.
+"""The report's sections about the constraint: the rule in words, and the learned cost of a deep run beside the truth.
 
-The rule is what `tacit explain` says. The constraint has the boundaries, and the cost along the features that matter. A
-feature matters by how much of the difference between learner and demonstrations it makes,
+The rule comes from `tacit explain`. The section on the constraint shows the boundaries, and the cost along the features
+that matter. How much a feature matters is its part of the difference in cost between learner and demonstrations,
 
     E_tried c(x_j, rest of a demonstrated state) - E_demonstrated c(x_j, ...),
 
-as a share of the sum over features, by the map or by the cost that drove the policy, whichever says more.
+as a share of the sum over features. Of the map and of the cost that drove the policy, the larger share counts.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from tacit.run.summary import CalibrationEntry, Explanation, as_mapping, is_numb
 
 MOST_PANELS = 6
 LEAST_SHARE = 0.03
-"""Features that make less of the difference are folded away."""
+"""Features with a smaller share of the difference in cost are folded away."""
 MOST_FOLDED = 120
 LABELS = {"cost": "cost of the policy", "map": "constraint map"}
 VISITORS = {"expert": "demonstrations", "learner": "learner", "nominal": "reward alone"}
 GRID, AROUND = 400, 32
-"""Values along a feature, and demonstrated states over whose other features a cost is averaged."""
+"""Number of values along a feature, and of demonstrated states to average the cost over."""
 Window = tuple[float, float]
 COLUMNS = (
-    Metric("forbidden", "Where the map's cost, the other features as demonstrated, passes what demonstrations cost."),
+    Metric("forbidden", "Where the map costs more than demonstrations do, with the other features as demonstrated."),
     Metric("demonstrated", "The nearest value that occurs in a demonstration."),
     Metric(
         "between demonstrations and boundary",
-        "How far apart the two are. No demonstration goes there, so the data cannot tell whether and where in it the "
-        "true limit lies.",
+        "The distance between the two. No demonstration goes there, so the data cannot tell whether the true limit "
+        "lies there, or where.",
     ),
-    Metric("tried beyond", "Share of all states that the learner tried, bootstrap included, that lie beyond."),
+    Metric("tried beyond", "Share of the states that the learner tried (with the bootstrap) beyond the boundary."),
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
 )
-"""Of the table of boundaries."""
+"""Columns of the table of boundaries."""
 BESIDE_THE_RULE = (
-    "These boundaries lie where the map passes its own level, those of “The rule” where the cost passes the threshold "
-    "of the rule, so their digits may differ; and what is not known there may go on past the boundary, as far as the "
-    "data leave open where it lies."
+    "These boundaries lie where the map crosses its own level. Those of “The rule” lie where the cost crosses the "
+    "threshold of the rule, so the digits may differ. The unknown range of “The rule” may extend past the boundary, as "
+    "far as the data leave its place open."
 )
 
 
 def constraint(data: RunData, anchor: str) -> Section | None:
-    """What is forbidden, in the features' own units."""
+    """The section about forbidden values, in the features' own units."""
     body = _boundary_table(data)
     if body and as_mapping(data.explanation).get("kind") == "features":
         body += f"<p>{BESIDE_THE_RULE}</p>"
@@ -113,7 +113,7 @@ def important(data: RunData) -> list[str]:
 
 
 def _shares(data: RunData, cost: LearnedCost) -> np.ndarray:
-    """(d,) of each input, see the module's docstring; zeros for a cost that makes no difference."""
+    """(d,) share of each input in the difference in cost, see the module's docstring; zeros if there is none."""
     expert = data.samples["expert"]
     tried = np.concatenate([data.samples["nominal"], data.samples["learner"]])
     around = np.median(expert, axis=0)
@@ -140,7 +140,7 @@ class View:
     window: Window
     demonstrated: Window
     bounds: list[Bound]
-    """Learned ones."""
+    """Learned bounds."""
     truth: Bound | None
 
     @property
@@ -154,16 +154,16 @@ class View:
 
 
 def rest(data: RunData) -> list[str]:
-    """Names of the features that are folded away, at most MOST_FOLDED; one-hot states are not drawn."""
+    """Names of the features that are folded away, at most MOST_FOLDED. One-hot states are not drawn."""
     names = next(iter(data.costs.values())).inputs.names
     main = set(important(data))
     return [name for name in names if name not in main and not name.startswith("state[")][:MOST_FOLDED]
 
 
 def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
-    """Each feature over its whole range, and once more near a boundary that is too narrow to see there.
+    """Windows of each feature: its whole range, and a closer one if a boundary is too narrow to see there.
 
-    Those that matter, unless others are named.
+    By default the features that matter.
     """
     inputs = next(iter(data.costs.values())).inputs
     limits = data.samples.get("expert_range", data.samples["expert"])
@@ -232,7 +232,7 @@ def _whole(values: np.ndarray, bounds: list[Bound], truth: Bound | None) -> Wind
 
 
 def _near(whole: Window, demonstrated: Window, bounds: list[Bound], truth: Bound | None) -> Window | None:
-    """The surroundings of the learned boundary, or of the true one without it; None if the whole range shows them."""
+    """A window around the learned boundary, or else around the true one; None if the whole range shows it well."""
     span = whole[1] - whole[0]
     if bounds:
         edge = bounds[0].demonstrated
@@ -253,7 +253,7 @@ def _near(whole: Window, demonstrated: Window, bounds: list[Bound], truth: Bound
 
 
 def rule(data: RunData, anchor: str) -> Section | None:
-    """What `tacit explain` says and `tacit calibrate` promises."""
+    """The section about the rule: the explanation of `tacit explain` and the guarantees of `tacit calibrate`."""
     words = "" if data.explanation is None else _rule(data.explanation, anchor)
     body = words + _thresholds(data.calibration)
     return Section("The rule", body) if body else None
@@ -263,7 +263,7 @@ def _rule(explanation: Explanation, anchor: str) -> str:
     try:
         sentence, *facts = _joined(in_words(explanation))
         if explanation["kind"] == "cells":
-            # Maps one by one: side by side in one picture they would be too small to read on a phone.
+            # One picture per map, because maps side by side would be too small to read on a phone.
             images = [cells(explanation, (part,)) for part in PARTS]
         else:
             images = [strips(explanation)]
@@ -271,10 +271,10 @@ def _rule(explanation: Explanation, anchor: str) -> str:
         return ""
     caption = (
         "Green is demonstrated; amber is where the true boundary may lie, because no demonstration goes there; orange "
-        "is forbidden wherever in the amber band it lies."
+        "is forbidden wherever in the amber band the boundary lies."
         if explanation["kind"] == "features"
-        else "Outlined cells are forbidden; struck through are those that neither the demonstrations nor an agent that "
-        "follows the reward alone enters."
+        else "Outlined cells are forbidden. Neither the demonstrations nor an agent that follows only the reward "
+        "enters the cells that are struck through."
     )
     if explanation["confidence"] is not None:
         caption += " The horizontal bar is where costs from resampled demonstrations put the boundary."
@@ -289,7 +289,7 @@ def _rule(explanation: Explanation, anchor: str) -> str:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """Indented lines belong to the one before them."""
+    """The lines, each indented one joined to the line before it."""
     joined: list[str] = []
     for line in lines:
         if line.startswith(" ") and joined:
@@ -322,6 +322,6 @@ def _thresholds(calibration: Mapping[str, CalibrationEntry]) -> str:
     head = ["", "threshold", "held out", "accepts at least", "with 95 % confidence", "rejects: trajectories", "steps"]
     words = (
         "A demonstration drawn like those that were held out stays below the threshold at every step with the given "
-        "probability: a guarantee about false alarms. What is rejected of an agent without constraint is its power."
+        "probability: a guarantee about false alarms. The share that it rejects of an unconstrained agent is its power."
     )
     return f"<h3>Thresholds with a guarantee</h3><p>{words}</p>" + table("thresholds", head, rows)

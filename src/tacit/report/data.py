@@ -1,4 +1,4 @@
-"""What the report reads: the run folder and nothing else. Parts that are missing or damaged are left out and noted.
+"""The data of a report, read from the run folder alone. Missing or damaged parts are left out and noted.
 
 Files read, all optional but config.json:
     config.json, provenance.json, DONE, summary.json, explanation.json, calibration.json
@@ -46,9 +46,9 @@ SUMMARY: dict[str, type] = {
     **dict.fromkeys(("table", "cost_quality", "labels", "threshold", "detection", "demonstrations", "time"), dict),
     "boundaries": list,
 }
-"""Types of the parts of summary.json."""
+"""Types of the entries of summary.json."""
 NOTHING: tuple[Mapping[str, np.ndarray], Record] = ({}, {})
-"""In place of a file of arrays with metadata."""
+"""Stands for a missing file of arrays with metadata."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class RunData:
     name: str
     config: RunConfig
     done: bool
-    """Whether it has finished."""
+    """Whether the run has finished."""
     provenance: Provenance = field(default_factory=lambda: Provenance())
     summary: Summary = field(default_factory=lambda: Summary())
     certificate: Record = field(default_factory=dict)
@@ -72,17 +72,17 @@ class RunData:
     layout: tuple[str, ...] = ()
     """Rows of the map."""
     samples: dict[str, np.ndarray] = field(default_factory=dict)
-    """Of demonstrations and learner, to draw costs with; empty unless they fit all of `costs`."""
+    """States of demonstrations and learner, to draw costs with; empty unless they fit all of `costs`."""
     costs: dict[str, LearnedCost] = field(default_factory=dict)
-    """"map" and "cost" of a deep run."""
+    """The "map" and the "cost" of a deep run."""
     explanation: Explanation | None = None
-    """What `tacit explain` says; its entries may be damaged."""
+    """The explanation of `tacit explain`; its entries may be damaged."""
     calibration: Mapping[str, CalibrationEntry] = field(default_factory=dict)
-    """What `tacit calibrate` promises, {"cost" | "map": ...}; its entries may be damaged."""
+    """The guarantees of `tacit calibrate`, {"cost" | "map": ...}; their entries may be damaged."""
     policy: Policy | None = None
-    """A network that can be filmed."""
+    """The learned policy, for pictures of an episode."""
     notes: tuple[str, ...] = ()
-    """Sentences about what is missing or damaged."""
+    """Sentences about missing or damaged parts."""
 
     @property
     def status(self) -> str:
@@ -95,12 +95,12 @@ class RunData:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What rows of the table are called, {agent: label}, where the usual names do not fit."""
+        """Labels of table rows, {agent: label}, if the usual names do not fit."""
         return {str(k): str(v) for k, v in as_mapping(self.summary.get("labels")).items()}
 
     @property
     def table(self) -> Table:
-        """{agent: {metric: entry}}, without entries of the wrong kind."""
+        """{agent: {metric: entry}}, without entries of the wrong type."""
         return {k: v for k, v in as_mapping(self.summary.get("table")).items() if isinstance(v, dict)}
 
 
@@ -125,7 +125,7 @@ def load_run(run: Run) -> RunData:
 
     summary = _checked_summary(attempt("summary.json", lambda: run.read("summary.json"), {}, True), notes)
     exact = run.config["algo"] == "mce-exact"
-    # Where there is no solution there is little to draw.
+    # A run without a solution has few arrays to draw.
     solved = exact and summary.get("status") != "infeasible"
     arrays, metadata = attempt(
         "figures.safetensors", lambda: storage.load_arrays(run.path / "figures.safetensors"), NOTHING, solved
@@ -158,7 +158,7 @@ def load_run(run: Run) -> RunData:
 
 
 def _explanation(run: Run) -> Any:
-    """explanation.json, computed again if a cost has been calibrated since: the page must not show two thresholds."""
+    """explanation.json. It is computed again if the cost was calibrated since, so the page shows only one threshold."""
     saved = run.read("explanation.json")
     entry = as_mapping(saved)
     file = run.path / "model" / f"{entry.get('of')}.json"
@@ -182,7 +182,7 @@ def _checked_summary(summary: Record, notes: list[str]) -> Summary:
 def _sampled(
     run: Run, attempt: Callable[..., Any], notes: list[str]
 ) -> tuple[dict[str, np.ndarray], dict[str, LearnedCost]]:
-    """Samples, and the costs that can be drawn with them."""
+    """The states in samples.safetensors, and the costs that can be drawn with them."""
     files = {name: run.path / "model" / f"{name}.safetensors" for name in ("map", "cost")}
     samples = attempt(
         "samples.safetensors",
@@ -192,7 +192,7 @@ def _sampled(
     )[0]
     costs: dict[str, LearnedCost] = {}
     for name, file in files.items() if samples else ():
-        expected = name == "cost" or run.config["algo"] == "mce"  # other methods' cost is their map
+        expected = name == "cost" or run.config["algo"] == "mce"  # other methods have no separate map
         for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), expected):
             costs[name] = cost
     widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}

@@ -56,21 +56,21 @@ def emphasised(text: str) -> str:
 
 
 def _typeset(text: str) -> str:
-    """**words** are bold; numbers have a real minus sign and stay with their relation and %."""
+    """Text with **words** in bold. Numbers get a real minus sign, and stay on one line with their relation and %."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "−", text)
     text = re.sub(r"(?<=[<>=]) (?=[−\d])| (?=(?:%|[<>]))", "\N{NO-BREAK SPACE}", text)
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", esc(text))
 
 
 def define(label: str, definition: str) -> str:
-    """A word that explains itself on hover, tap and keyboard focus."""
+    """A term that shows its definition on hover, tap and keyboard focus."""
     if not definition:
         return esc(label)
     return f'<abbr tabindex="0" data-tip="{esc(definition)}" aria-description="{esc(definition)}">{esc(label)}</abbr>'
 
 
 def glossary(metrics: Iterable[Metric]) -> str:
-    """All definitions in one list, for paper."""
+    """All definitions in one list, for printed pages."""
     entries = sorted({(m.label, m.definition) for m in metrics if m.definition}, key=lambda entry: entry[0].lower())
     return '<dl class="glossary">' + "".join(f"<dt>{esc(a)}</dt><dd>{esc(b)}</dd>" for a, b in entries) + "</dl>"
 
@@ -80,7 +80,7 @@ def glossary(metrics: Iterable[Metric]) -> str:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Four digits, a real minus sign, powers of ten written out; "share" in percent, "score" with three decimals."""
+    """Four digits, a real minus sign, powers of ten written out; "share" is in percent, "score" has three decimals."""
     if math.isnan(value):
         return "unknown"
     if math.isinf(value):
@@ -108,7 +108,7 @@ def _decimal(value: float, digits: int) -> str:
 
 
 def measured(key: str, entry: object) -> str:
-    """An entry of a table with its interval, if it has one, underneath."""
+    """An entry of a table, with its interval below if it has one."""
     unit, value = lookup(key).unit, value_of(entry)
     if value is None:
         return '<span class="missing">–</span>'
@@ -125,7 +125,7 @@ def measured(key: str, entry: object) -> str:
 
 
 def _at_most(entry: object) -> bool:
-    """Whether it is a count of 0, of which only an upper bound is shown."""
+    """Whether the entry is a count of 0, for which only an upper bound is shown."""
     return isinstance(entry, Mapping) and entry.get("count") == 0 and is_number(entry.get("upper"))
 
 
@@ -134,7 +134,7 @@ def _at_most(entry: object) -> bool:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str], str]], css: str = "") -> str:
-    """Cells are HTML. rows: (cells, class of the row)."""
+    """A table. Cells are HTML; rows: (cells, class of the row)."""
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     body = "".join(
         f'<tr class="{row_css}"><th scope="row">{cells[0]}</th>'
@@ -149,13 +149,13 @@ def table(caption: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str],
 
 
 SIDES = (
-    "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound of a count of none, and so a little "
+    "Ranges are two-sided 95 % intervals; “at most” is the one-sided 95 % bound for a count of 0, so it is slightly "
     "lower than the upper end of such a range."
 )
 
 
 def metric_table(caption: str, rows: Mapping[str, Record], keys: Sequence[str], main: str = "") -> str:
-    """One row per agent, one column per metric that any of them has."""
+    """A table with one row per agent, and one column per metric that any of them has."""
     present = [key for key in keys if any(value_of(row.get(key)) is not None for row in rows.values())]
     head = ["", *(define(lookup(key).label, lookup(key).definition) for key in present)]
 
@@ -190,7 +190,7 @@ def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> s
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:
-    """An SVG as part of a page; `name` keeps the ids of several figures apart."""
+    """An SVG as part of a page; `name` keeps the ids of different figures apart."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -56,7 +56,7 @@ def render_report(runs: Sequence[RunData], title: str | None = None) -> str:
     parts.append(Section("Definitions", glossary(sections.used_metrics(runs))).html("all"))
     template = resources.files("tacit.report").joinpath("template.html").read_text("utf-8")
     values = {"title": esc(title), "version": esc(__version__), "body": "\n".join(parts)}
-    # In one pass: what is put in is not looked at again, whatever it contains.
+    # One pass, so that inserted text is never searched for placeholders.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template)
 
 
@@ -108,7 +108,7 @@ def _comparison(runs: Sequence[RunData]) -> Section:
 
 
 def _differences(runs: Sequence[RunData]) -> list[str]:
-    """What distinguishes each run: the settings that are not the same in all, and an unusual status."""
+    """Labels of the runs: the settings that differ between them, and any unusual status."""
     flat: list[dict[str, str]] = []
     for data in runs:
         config = data.config

@@ -1,4 +1,4 @@
-"""The sections with numbers, pictures, curves, and where they come from.
+"""The report's sections with numbers, pictures, curves and provenance.
 
 Each is a function `(RunData, anchor) -> Section | None`, None when the run has nothing for it. `anchor` is unique for
 each run of the page and keeps the ids of figures apart.
@@ -44,7 +44,7 @@ QUALITY_KEYS = ("auroc", "auprc", "iou", "best_iou")
 _MAX_NUMBERED_CELLS = 900
 TRUTH = "truth, not used by the learner"
 TOLD = "rcpo"
-"""The reference that is told the true cost."""
+"""The reference that knows the true cost."""
 UNSEEN = " The learner does not see it."
 
 
@@ -82,12 +82,12 @@ def numbers(data: RunData, anchor: str) -> Section | None:
         body += metric_table(judged, quality, QUALITY_KEYS)
         body += _detection(data)
     elif "threshold" in data.summary:
-        body += "<p>The learner tried nothing that breaks the true constraint: the cost cannot be judged by it.</p>"
+        body += "<p>The learner never broke the true constraint, so the cost cannot be judged against it.</p>"
     return Section("Numbers", body) if body else None
 
 
 def _detection(data: RunData) -> str:
-    """The map, or the cost if there is none, on several distributions of states; see `tacit.cost.quality`."""
+    """How well the map, or else the cost, detects violations on several sets of states; see `tacit.cost.quality`."""
     detection = as_mapping(data.summary.get("detection"))
     rows = as_mapping(as_mapping(detection.get("map", detection.get("cost"))).get("on"))
     judged = any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS)
@@ -98,7 +98,7 @@ def _detection(data: RunData) -> str:
 
 
 def table_keys(rows: Iterable[Record]) -> list[str]:
-    """Those of `TABLE_KEYS` that are informative for these agents: no column that repeats another, or is zero."""
+    """The informative columns of `TABLE_KEYS` for these agents: none that repeats another, and none of zeros."""
     rows = list(rows)
     values = {key: [value_of(row.get(key)) for row in rows] for key in TABLE_KEYS}
     repeats = {"discounted_return": "return", "feasible_return": "terminated_return"}
@@ -115,7 +115,7 @@ def _agent_order(name: str) -> tuple[int, str]:
 
 
 def pictures(data: RunData, anchor: str) -> Section | None:
-    """The map, with visits and costs."""
+    """The map of a gridworld, with visits and costs."""
     if not data.layout:
         return None
     arrays = data.arrays
@@ -174,8 +174,8 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             "What cannot be known",
             "0 known, 1 not known",
             "unknown",
-            "How little the demonstrations say about the cost of each cell: whatever it were, the same behaviour would "
-            "have been seen.",
+            "How little the demonstrations say about the cost of each cell. At 1, any cost "
+            "would give the same behaviour.",
         ),
     ]
     truth = arrays.get("true_constraint")
@@ -193,7 +193,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
             scale="log" if ramp == "visits" else "linear",
             vmax=1.0 if name == "unknown" else None,
             outline=truth,
-            # A cost that is there is seen; hatching marks what only looks free.
+            # A cost is visible without hatching. Hatch only cells that look free because nothing is known.
             hatch=(arrays["unknown"] > 0.5) & (values <= 0.05 * values.max())
             if ramp == "cost" and "unknown" in arrays
             else None,
@@ -204,7 +204,7 @@ def pictures(data: RunData, anchor: str) -> Section | None:
 
 
 def convergence(data: RunData, anchor: str) -> Section | None:
-    """How the solver converged."""
+    """The section about the convergence of the solver."""
     convex = data.certificate.get("objective") != "likelihood"
     names = RESIDUALS if convex else {"kkt": STATIONARITY.label}
     stages = len({record.get("beta") for record in data.metrics}) > 1
@@ -232,7 +232,7 @@ class Curves(NamedTuple):
     ylabel: str
     caption: str
     reference: str = ""
-    """Metric of the demonstrations that is drawn across."""
+    """Metric of the demonstrations that is drawn as a horizontal line."""
 
 
 CURVES = (
@@ -279,7 +279,7 @@ CURVES = (
 
 
 def learning(data: RunData, anchor: str) -> Section | None:
-    """The learner's own log, and evaluations during training."""
+    """The section about training: the learner's own log, and evaluations during training."""
     figures: list[str] = []
     demos = data.table.get("demonstrations", {})
     for curves in CURVES:
@@ -334,7 +334,7 @@ def _has(records: Iterable[Record], keys: Sequence[str]) -> bool:
 
 
 def time(data: RunData, anchor: str) -> Section | None:
-    """How long each phase of the run took."""
+    """The section about the time of each phase of the run."""
     phases = time_of_phases(data.summary)
     total, steps = sum(phases.values()), data.summary.get("steps")
     if not total:
@@ -360,13 +360,13 @@ MOST_COLUMNS = 5
 
 
 def film(data: RunData, anchor: str) -> Section | None:
-    """One episode in pictures, or a sentence that says why there are none."""
+    """The section with pictures of one episode, or with a sentence that says why there are none."""
     if data.policy is None:
         return None
     title, config = "The policy at work", data.config
     try:
         strip = filmstrip(config["env"], config["env_kwargs"], data.policy, seed=config["seed"])
-    # Simulators, drivers and graphics libraries are other people's: whatever they raise, the report goes on.
+    # Simulators, drivers and graphics libraries may raise anything. The report continues without pictures.
     except Exception as error:
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         return Section(title, f'<p class="missing">No pictures: {coded(reason)}.</p>')
@@ -380,7 +380,7 @@ def film(data: RunData, anchor: str) -> Section | None:
 
 
 def film_columns(pictures: int) -> int:
-    """Number of columns that needs the fewest rows and fills them most evenly."""
+    """The number of columns that needs the fewest rows and fills them most evenly."""
     return math.ceil(pictures / max(1, math.ceil(pictures / MOST_COLUMNS)))
 
 
@@ -398,11 +398,11 @@ def _frames(strip: Filmstrip) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Where it comes from
+# Provenance
 
 
 def provenance(data: RunData, anchor: str) -> Section | None:
-    """Command, seed, versions, commit, demonstrations: what is needed to repeat the run."""
+    """The section with everything needed to repeat the run: command, seed, versions, commit, demonstrations."""
     source, demos = as_mapping(data.provenance), as_mapping(data.config.get("demos"))
     entries = [("run", f"<code>{esc(data.name)}</code>")]
     if source.get("command"):
@@ -425,7 +425,7 @@ def provenance(data: RunData, anchor: str) -> Section | None:
 
 
 def _origin(demos: Record) -> str:
-    """Where the demonstrations come from: a file, or the run folder."""
+    """The origin of the demonstrations: a file, or the run folder."""
     if demos.get("path"):
         return f"<code>{esc(demos['path'])}</code>"
     whole = demos.get("from")

@@ -1,4 +1,4 @@
-"""The sections that judge: the result in words, whether it is proved, and what to do if nothing fits."""
+"""The sections that judge: the result in words, whether it is proved, and what to do if there is no solution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.run.summary import Record, as_mapping, is_number, value_of
 
 
 class Check(NamedTuple):
-    """One number of the certificate: what it means and how small is small."""
+    """One number of the certificate: its meaning, and the size below which it is small."""
 
     label: str
     meaning: str
@@ -62,7 +62,7 @@ STATIONARITY = Check(
 
 
 def answer(data: RunData, anchor: str) -> Section | None:
-    """The result in words, and the few numbers that matter."""
+    """The section with the result in words, and the most important numbers."""
     infeasible = data.status == "infeasible"
     sentences = _infeasible_words(data) if infeasible else [*_sampled_words(data), *_cost_words(data)]
     stated = data.summary.get("statement")
@@ -72,7 +72,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
     if certified and not infeasible:
         sentences.append(certified)
     if not sentences:
-        sentences = ["This run folder holds no summary yet; what it does hold follows."]
+        sentences = ["This run folder has no summary yet. The sections below show what it has."]
     body = "".join(f"<p>{sentence}</p>" for sentence in sentences)
     if not infeasible:
         body += _key_numbers(data) + _doubts(data)
@@ -84,7 +84,7 @@ def answer(data: RunData, anchor: str) -> Section | None:
 
 
 def _sampled_words(data: RunData) -> list[str]:
-    """What a deep run learned and does; without demonstrations to compare with, what the agents do."""
+    """What a deep run learned and how its policy behaves; without demonstrations, only how the agents behave."""
     words = [*findings.learned(data.summary), *findings.behaviour(data.table)]
     return [emphasised(sentence) for sentence in words] or _behaviour_words(data)
 
@@ -200,7 +200,7 @@ def _infeasible_words(data: RunData) -> list[str]:
 
 
 def diagnosis(data: RunData, anchor: str) -> Section | None:
-    """Why there is no solution and what to do, from summary.json's "diagnosis".
+    """The section on why there is no solution and what to do, from summary.json's "diagnosis".
 
     {"text": str, "features": [{"name", "expert", "least", "blame"}, ...], "budgets": [{"budget", "why"}, ...]}; the
     lists may also hold plain strings or numbers.
@@ -235,12 +235,12 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
 
         items = "".join(f"<li><code>budget={amount(row)}</code> {coded(row.get('why', ''))}</li>" for row in budgets)
         what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
-        parts.append(f"<h3>Budgets that would do</h3><p>{what}</p><ul>{items}</ul>")
+        parts.append(f"<h3>Budgets that give a solution</h3><p>{what}</p><ul>{items}</ul>")
     return Section("Why, and what to do", "".join(parts)) if parts else None
 
 
 def _round_up(value: float, digits: int = 3) -> float:
-    """Round up: the smallest budget that has a solution must still have one when typed in."""
+    """Round up, because the smallest budget with a solution must still have one when it is typed in."""
     if not 0 < value < math.inf:
         return value
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
@@ -268,7 +268,7 @@ def certificate_checks(data: RunData) -> dict[str, tuple[Check, float]]:
 
 
 def _verdict(data: RunData, key: str, check: Check, value: float) -> tuple[str, str]:
-    """(class, word); the gap is judged relative to the value that it is a gap of."""
+    """(class, word) for a number. The gap is judged relative to the value of the dual."""
     scale = 1.0 + abs(value_of(data.certificate.get("dual_value")) or 0.0) if key == "gap" else 1.0
     size = abs(value) / scale
     if size <= check.good:
@@ -294,7 +294,7 @@ def _certificate_words(data: RunData) -> str:
 
 
 def certificate(data: RunData, anchor: str) -> Section | None:
-    """Every number of the certificate, what it means and whether it is good."""
+    """The section with every number of the certificate, its meaning, and whether it is good."""
     checks = certificate_checks(data)
     parts = []
     statement = data.certificate.get("statement")

@@ -1,4 +1,4 @@
-"""The catalogue: every experiment by name, as data. A new one is an entry here.
+"""The catalogue: every experiment by name, as data. To add an experiment, add an entry here.
 
 `reference` and the published settings (`paper`) are experiments of their own, so that they stand in separate tables. In
 `reference` all methods have the same steps, engine and demonstrations. Rows in common are the same runs: `robots-beta`
@@ -60,7 +60,7 @@ def grid(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
 
 PAPER_STEPS = {"Ant": 4_200_000, "HalfCheetah": 6_200_000, "Swimmer": 5_200_000, "Walker": 10_200_000}
 PAPER_STEPS |= {"Pendulum": 20_100_000}
-"""The paper's bootstrap and iterations of MCE-ICRL, the same for all methods."""
+"""Environment steps of the paper's MCE-ICRL runs, bootstrap included. All methods get the same number."""
 USUAL = "beta 0.0001"
 PLAIN = "no pre-training"
 BETA_ROWS = betas(PAPER_BETAS, "paper")
@@ -75,8 +75,8 @@ READINGS = {
         "clip 0.4, raw inputs": (0.4, "raw", 20.0),
     }.items()
 }
-"""PPO's clip (earlier code has 0.4 for the Ant, whose other settings the paper has for three robots), and the inputs of
-the cost (raw and clipped at 20 in that code)."""
+"""The readings differ in PPO's clip and in the inputs of the cost. Earlier code uses a clip of 0.4 for the Ant, whose
+other settings the paper uses for three robots. The same code reads raw inputs, clipped at 20."""
 ROBOT_TABLE = Experiment(
     "",
     robots(),
@@ -107,8 +107,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "entropy weight 1e-3": {"beta": 1e-3},
     "entropy weight 1e-2": {"beta": 1e-2},
 }
-"""Each changes one thing back to what the paper or a simpler recipe would do. Runs are short: what helps must help
-early."""
+"""Each entry changes one decision back to what the paper or a simpler recipe does. The runs are short, so a decision
+must help early to show."""
 
 
 def five_robots(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
@@ -121,7 +121,7 @@ COUNTS = (1, 5, 10, 20, 50)
 
 
 def _counts() -> dict[str, Group]:
-    """All 50 is what every other experiment learns from: no setting, and the same runs."""
+    """A group per robot and number of demonstrations. All 50 need no setting, so other experiments share these runs."""
     settings = {count: {} if count == max(COUNTS) else {"demonstrations": count} for count in COUNTS}
     return {
         f"{name}, {count}": replace(robot(name, **settings[count]), value=float(count))
@@ -131,7 +131,7 @@ def _counts() -> dict[str, Group]:
 
 
 def _demo_axis(label: str, ticks: tuple[float, ...], log: bool) -> Axis:
-    """Two panels per robot."""
+    """The axis of a figure with two panels per robot."""
     metrics = {"terminated return": ("terminated_return", 1.0), "violating steps, %": ("violation_rate_step", 100.0)}
     panels = {
         f"{name}: {title}": _of(name, metric, scale)
@@ -155,7 +155,7 @@ BASELINES = ("gacl", "me-icrl", "vicrl", "bc2l", "irl-correction", "bc", "rcpo",
 
 
 def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
-    """An experiment on both tasks, beside the expert who knows the rule."""
+    """An experiment on both highway tasks. The expert, which knows the rule, is its first row."""
     return Experiment(
         f"highway driving{summary}",
         {task: Group(f"tacit/Highway{task}-v0") for task in ("Distance", "Velocity")},
@@ -389,7 +389,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     "traffic-picture": pictures.TRAFFIC,
     "paper-settings": pictures.SETTINGS_TABLE,
 }
-"""The experiments, in the order of the list."""
+"""The experiments, in the order of `tacit reproduce --list`."""
 NUMBERED = {
     "figure-1": "grid-stochasticity-paper",
     "figure-2": "robots-paper",

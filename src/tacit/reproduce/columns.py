@@ -14,7 +14,7 @@ from tacit.stats import bootstrap_interval, clopper_pearson
 
 Runs = Sequence[Record]
 Cell = Callable[[Runs, Agent], str]
-"""(runs of a row, at least one; kind of policy) -> text."""
+"""(runs of a row, at least one; kind of policy) -> text of the cell."""
 
 
 def header(head: Sequence[str]) -> list[str]:
@@ -27,17 +27,17 @@ def line(cells: Iterable[str]) -> str:
 
 
 def short(value: float, like: float) -> str:
-    """With as many decimals as a number of the size of `like` deserves."""
+    """The value with the number of decimals that suits numbers of the size of `like`."""
     return f"{value:.{0 if abs(like) >= 100 else 1}f}"
 
 
 def error(values: np.ndarray) -> float:
-    """Standard error of the mean; 0 of a single run, which has no spread."""
+    """Standard error of the mean; 0 for a single run, which has no spread."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def with_error(values: np.ndarray) -> str:
-    """Mean ± standard error, as in the paper; "-" where a number is missing."""
+    """Mean ± standard error, as in the paper; "-" if a number is missing."""
     if np.isnan(values).any():
         return "-"
     mean = float(values.mean())
@@ -68,9 +68,9 @@ def agents_table(
     first: str = "",
     expert: Evaluation | None = None,
 ) -> str:
-    """A table with a row per (name, label, runs); "-" where no run has this kind of policy.
+    """A table with a row per (name, label, runs); "-" if no run has this kind of policy.
 
-    `expert` is what demonstrators do, for a first line; {} where no run knows them.
+    `expert` has the demonstrators' numbers, for a first line; {} if no run recorded them.
     """
     head = [first, *(column.title for column in columns), *(other.title for other in beside)]
     lines = [f"**{title}**", "", *header(head)]
@@ -159,7 +159,7 @@ NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that 
 
 
 def charges_nothing(run: Record) -> bool:
-    """Whether it is of a fresh agent whose frozen cost forbids nothing."""
+    """Whether the run is of a fresh agent whose frozen cost forbids nothing."""
     charge = (run.get("source") or {}).get("charge")
     return charge is not None and charge["kind"] == "excess" and not charge["top"] > charge["threshold"]
 

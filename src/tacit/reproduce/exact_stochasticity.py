@@ -1,4 +1,4 @@
-"""The exact method as the gridworld's dynamics slip: stochasticity 0 to 0.5, several demonstration sets each.
+"""The exact method with slips of 0 to 0.5 in the gridworld's dynamics, on several demonstration sets for each slip.
 
 The layout is `paper`, the expert is soft-optimal at beta 0.1 with weight 30 on the constraint, each set has 50
 demonstrations. All agents are evaluated exactly in the true environment. (The defaults of the likelihood's L1 weight
@@ -77,7 +77,7 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
 
 
 def seconds(results: Mapping[str, Any]) -> float:
-    """Solving, of one set at all slips by all methods."""
+    """Seconds that all methods take to solve one demonstration set at all slips."""
     taken = sum(record["seconds"] for records in results["methods"].values() for record in records)
     return float(taken / results["sets"])
 
@@ -107,7 +107,7 @@ def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[st
 
 
 def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
-    """(what was learned, what else to keep)."""
+    """(solution, further entries of the record)."""
 
     def run(budget: Any = 0.0, **options: Any) -> Any:
         return solve(mdp, "state", demonstrations=demos, beta=BETA, budget=budget, **options)
@@ -167,7 +167,7 @@ def _interval(values: np.ndarray) -> Interval:
 def table(results: Mapping[str, Any]) -> str:
     """One table per column: rows are agents, columns are slips; mean and 95 % interval over demonstration sets.
 
-    Where some sets have no solution, the number of those that have one stands behind.
+    If some sets have no solution, the number of sets with one follows the interval.
     """
     parts = []
     slips = sorted({record["slip"] for record in results["expert"]})

@@ -1,4 +1,4 @@
-"""An experiment as data: groups (environments) x rows (methods with settings) x seeds, and what is drawn of the runs.
+"""An experiment as data: groups (environments) x rows (methods with settings) x seeds, a table and a figure.
 
 A run's label is "GROUP: ROW", or the group alone where the only row has no name. Jobs with equal settings are the same
 run folder, so experiments that have rows in common share their runs, and nothing is trained twice.
@@ -35,80 +35,80 @@ class Row:
 
     algo: str = "mce"
     preset: str | None = None
-    """The algorithm's own preset unless named."""
+    """Preset of the algorithm; None: its default preset."""
     settings: Settings = field(default_factory=dict)
-    """What the row is about. Kept with --quick."""
+    """Settings that define the row. `--quick` keeps them."""
     budget: Settings = field(default_factory=dict)
-    """Evaluation episodes and the like, on top of the experiment's. Replaced with --quick."""
+    """Settings such as the evaluation episodes, on top of the experiment's budget. `--quick` replaces them."""
     steps: int | Mapping[str, int] | None = None
-    """Environment steps, for all groups or by group; the experiment's, or the preset's, unless given."""
+    """Environment steps, for all groups or by group; None: those of the experiment, or else of the preset."""
     quick: Settings = field(default_factory=dict)
-    """Further settings with --quick."""
+    """Further settings for `--quick`."""
     engine: str | None = None
-    """Another algorithm, whose preset gives the settings of PPO, of the phases and of the cost's inputs."""
+    """Another algorithm, whose preset supplies the settings of PPO, of the phases and of the cost's inputs."""
     more_seeds: tuple[int, ...] = ()
-    """Further seeds of this row, where the experiment's usual seeds are run."""
+    """Further seeds of this row. They are run when the experiment runs its usual seeds."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """An environment, within which rows are compared."""
+    """An environment in which rows are compared."""
 
     env: str
     env_kwargs: Settings = field(default_factory=dict)
     settings: Settings = field(default_factory=dict)
-    """Of every row, on top of the row's own."""
+    """Settings of every row in this group, on top of the row's own."""
     demos: str | None = None
-    """A file of demonstrations; without one, those that come with Tacit."""
+    """Demonstration file; None: the demonstrations that come with Tacit."""
     value: float | None = None
-    """The place of the group on the axis of a figure `values`."""
+    """Position of the group on the axis of a `values` figure."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Numbers of other people, for a last column of a table."""
+    """Published numbers for a last column of a table."""
 
     title: str
     cells: Mapping[str, str] = field(default_factory=dict)
-    """By label."""
+    """Text of the column by label."""
     note: str = ""
     over: Mapping[str, float] = field(default_factory=dict)
-    """Instead of cells: the column has the mean terminated return over this, by label."""
+    """Reference returns by label. If given, the column shows the mean terminated return divided by them."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What a figure `values` draws, and against what."""
+    """The panels and the axis of a `values` figure."""
 
     label: str = ""
     panels: Mapping[str, Number] = field(default_factory=dict)
-    """A panel per number; terminated return and violations unless given."""
+    """A panel per number; empty: terminated return and violations."""
     expert: Mapping[str, Number] = field(default_factory=dict)
-    """What is drawn of the demonstrators, by the title of its panel."""
+    """The demonstrators' numbers to draw, by the title of the panel."""
     log: bool = False
     ticks: Mapping[float, str] | None = None
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that is made of runs. `tables.TABLES`, `figures.FIGURES` and `records.COLLECT` have the names."""
+    """An experiment made of runs. `tables.TABLES`, `figures.FIGURES` and `records.COLLECT` list the valid names."""
 
     summary: str
-    """One line for the list."""
+    """One line for `tacit reproduce --list`."""
     groups: Mapping[str, Group]
     rows: Mapping[str, Row]
     seeds: tuple[int, ...] = (0, 1, 2)
     steps: int | Mapping[str, int] | None = None
-    """Environment steps of every row that has none of its own, for all groups or by group."""
+    """Environment steps of every row that does not set its own, for all groups or by group."""
     budget: Settings = field(default_factory=dict)
-    """Settings that make a run longer or shorter. What a method lacks is left out, and --quick replaces it."""
+    """Settings that make a run longer or shorter. A method ignores those it does not have. `--quick` replaces them."""
     quick: Settings = field(default_factory=lambda: QUICK)
-    """The budget of --quick."""
+    """The budget of `--quick`."""
     quick_groups: tuple[str, ...] | None = None
-    """The groups of --quick; all of them unless given."""
+    """Groups of `--quick`; None: all groups."""
     quick_rows: tuple[str, ...] | None = None
     collect: str | Callable[[Job, Run], Record] = "policy"
-    """What is kept of a finished run. Experiments that collect the same can take over each other's records."""
+    """Numbers to keep from a finished run. Experiments that collect the same numbers can reuse each other's records."""
     table: str | Callable[[Experiment, Results], str] = "comparison"
     figure: str | Callable[[Experiment, Results], bytes] = "curves"
     ours: str = "mce"
@@ -116,11 +116,11 @@ class Experiment:
     beside: tuple[Beside, ...] = ()
     axis: Axis = field(default_factory=Axis)
     levels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Returns to draw as lines in a figure `seeds`: {words: {group: return}}."""
+    """Returns to draw as lines in a `seeds` figure: {label: {group: return}}."""
     wide: float = 2.5
-    """Inches per group in a figure `curves`."""
+    """Inches per group in a `curves` figure."""
     note: str = ""
-    """A last sentence of the table."""
+    """Last sentence of the table."""
 
     def label(self, group: str, row: str) -> str:
         return f"{group}: {row}" if row else group
@@ -130,7 +130,7 @@ class Experiment:
         return [name for name in self.groups if not quick or self.quick_groups is None or name in self.quick_groups]
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
-        """One run per seed, group and row. `finished` are the finished runs of the first stage, where there is one."""
+        """One run per seed, group and row. `finished` are the finished runs of the first stage, if there is one."""
         usual = tuple(seeds) == self.seeds and not quick
         more = {seed for row in self.rows.values() for seed in row.more_seeds} - set(seeds) if usual else ()
         return [
@@ -143,7 +143,7 @@ class Experiment:
         ]
 
     def job(self, name: str, row_name: str, row: Row, seed: int, quick: bool, group: Group | None = None) -> Job:
-        """One run. `group` is the one of that name unless given."""
+        """One run. `group` replaces the experiment's group of that name."""
         group = self.groups[name] if group is None else group
         engine = {} if row.engine is None else engine_of(row.engine, group.env)
         budget: dict[str, Any] = {**self.budget, **row.budget}
@@ -158,25 +158,25 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Staged(Experiment):
-    """An experiment whose runs need what other runs make: demonstrations of an expert, a cost to transfer."""
+    """An experiment whose runs need files from a first stage of runs, such as demonstrations or a learned cost."""
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
-        """Those other runs. They are finished before the rest begins."""
+        """The runs of the first stage. They finish before the other runs start."""
         raise NotImplementedError
 
     def make(self, tasks: Sequence[Task], quick: bool = False) -> None:
-        """Write the files that are made of the finished first runs."""
+        """Write the files that are made from the finished runs of the first stage."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An experiment that is measured in this process, without runs."""
+    """An experiment that is measured in this process instead of in runs."""
 
     summary: str
     measure: Callable[[int, Callable[[str], None]], dict[str, Any]]
     """(independent repetitions, progress) -> the numbers: plain JSON, every repetition kept."""
     seconds: Callable[[Mapping[str, Any]], float]
-    """What one repetition took, from earlier results."""
+    """Seconds that one repetition took, from earlier results."""
     table: Callable[[Mapping[str, Any]], str]
     figure: Callable[[Mapping[str, Any]], bytes]
 
@@ -187,18 +187,18 @@ def rows_of(algos: Iterable[str], preset: str | None = None) -> dict[str, Row]:
 
 
 def more_seeds(rows: Mapping[str, Row], name: str, seeds: tuple[int, ...]) -> dict[str, Row]:
-    """The same rows, one of them with further seeds."""
+    """The same rows, with further seeds for one of them."""
     return {**rows, name: replace(rows[name], more_seeds=seeds)}
 
 
 def accepted(algo: str, settings: Settings) -> dict[str, Any]:
-    """Those of the settings that the algorithm has."""
+    """The settings that the algorithm has, without the others."""
     names = {entry.name for entry in fields(algorithm(algo).load().Config)}
     return {key: value for key, value in settings.items() if key in names}
 
 
 def engine_of(algo: str, env: str) -> dict[str, Any]:
-    """What the reference preset of an algorithm says of PPO, phases and the cost's inputs."""
+    """Settings of PPO, of the phases and of the cost's inputs in the reference preset of an algorithm."""
     from tacit.forward import ppo_lagrangian  # JAX
 
     names = {"inputs", "bootstrap_steps", "forward_steps", *(entry.name for entry in fields(ppo_lagrangian.Config))}

@@ -1,4 +1,4 @@
-"""The figures of experiments, PNG, from the numbers alone. `FIGURES` has them by name.
+"""The figures of experiments as PNG, drawn from saved numbers. `FIGURES` lists them by name.
 
 curves     return and violations during training: a column per group, a line per row, shades are standard errors
 seeds      the same with a line per seed
@@ -32,7 +32,7 @@ PANELS: dict[str, Number] = {
     "violating steps, %": number("stochastic", "violation_rate_step", scale=100.0),
     "violating episodes, %": number("stochastic", "violation_rate_episode", scale=100.0),
 }
-"""What `values` draws unless told otherwise."""
+"""Panels of a `values` figure by default."""
 PANELS_EXPERT: dict[str, Number] = {"terminated return": number("expert", "return")}
 
 
@@ -42,14 +42,14 @@ def look(row: str, rows: Sequence[str]) -> dict[str, Any]:
         return {"color": SOFT, "linestyle": REFERENCE_DASHES[row], "linewidth": 1.3}
     others = [name for name in rows if name not in REFERENCE_DASHES and name not in METHOD_COLOURS]
     place = METHOD_COLOURS[row] if row in METHOD_COLOURS else others.index(row)
-    # Exact methods beside the deep ones begin where those end.
+    # Exact methods in a figure with deep ones get the colours after theirs.
     shift = 4 if row not in METHOD_COLOURS and any(name in METHOD_COLOURS for name in rows) else 0
     index = place + shift
     return {"color": COLOURS[index] if index < len(COLOURS) else INK, "linestyle": "-"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# During training
+# Figures of training
 
 
 def training(
@@ -78,7 +78,7 @@ def _no_run(axes: Any, height: float) -> None:
 
 
 def curves(experiment: Experiment, results: Results) -> bytes:
-    """Means over seeds, and what the demonstrators do."""
+    """Means over seeds, and the level of the demonstrators."""
     return curves_of(results, list(experiment.groups), list(experiment.rows), experiment.wide)
 
 
@@ -105,7 +105,7 @@ def curves_of(results: Results, groups: Sequence[str], rows: Sequence[str], wide
 
 
 def _band(axes: Any, chosen: Sequence[Curves], key: str, scale: float, style_of: Any, label: str) -> None:
-    """Mean and standard error of the seeds, where all of them have a value."""
+    """Mean and standard error over the seeds at the steps where all of them have a value."""
     pairs = []
     for x, y in (_points(curve, key, scale) for curve in chosen):
         finite = np.isfinite(y)
@@ -152,7 +152,7 @@ def seeds(experiment: Experiment, results: Results, from_zero: bool = False) -> 
 
 
 def driving(experiment: Experiment, results: Results) -> bytes:
-    """Means over seeds, each seed thinly, and the expert's level. The traffic is simulated, and the figure says so."""
+    """Means over seeds, each seed as a thin line, and the expert's level. A note says that the traffic is simulated."""
     rows = rows_with_runs(experiment, results)
 
     def fill(task: str, upper: Any, lower: Any) -> None:
@@ -192,7 +192,7 @@ def _mean_and_seeds(axes: Any, chosen: Sequence[Curves], key: str, scale: float,
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Of finished runs
+# Figures of finished runs
 
 
 def values(experiment: Experiment, results: Results) -> bytes:
@@ -208,7 +208,7 @@ def values(experiment: Experiment, results: Results) -> bytes:
         reach = float(np.ptp(list(places.values()))) if len(groups) > 1 else 1.0
         for axes, (label, of) in zip(all_axes[0], panels.items(), strict=True):
             for index, row in enumerate(rows):
-                # Sideways a little, so that bars do not cover each other.
+                # Shift each row sideways a little, so that bars do not cover each other.
                 shift = (index - (len(rows) - 1) / 2) * 0.006
                 points = _means(results, places, row, of)
                 if len(points):
@@ -242,7 +242,7 @@ def _means(results: Results, places: Mapping[str, float], row: str, of: Number) 
 
 
 def _expert_levels(results: Results, places: Mapping[str, float], of: Number | None) -> np.ndarray:
-    """(groups, 2): place, number of the demonstrators, from a run that knows them."""
+    """(groups, 2): place and the demonstrators' number, taken from a run that recorded it."""
     points = []
     for group, place in places.items() if of is not None else ():
         run = next((run for run in results["runs"] if group_of(run["label"]) == group and run.get("expert")), None)
@@ -284,7 +284,7 @@ def changes(experiment: Experiment, results: Results) -> bytes:
 
 
 def handles_of(panels: Any) -> dict[str, Any]:
-    """{label: what is drawn under it} of all panels, for one legend."""
+    """{label: line} of all panels, for one legend."""
     handles: dict[str, Any] = {}
     for axes in np.ravel(panels):
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -293,7 +293,7 @@ def handles_of(panels: Any) -> dict[str, Any]:
 
 
 def finish(drawing: Any, panels: Any, results: Results) -> None:
-    """One legend for all panels, and below it what is missing."""
+    """Draw one legend for all panels, and below it the list of missing runs."""
     handles = handles_of(panels)
     if "demonstrations" in handles:
         handles["demonstrations"] = handles.pop("demonstrations")  # last
@@ -312,7 +312,7 @@ def finish(drawing: Any, panels: Any, results: Results) -> None:
 
 
 def words_of_missing(results: Results, most: int = 6) -> str:
-    """A line about runs that are not there; empty when all are."""
+    """A line that names missing runs; empty if there are none."""
     lost = results.get("missing") or []
     if not lost:
         return ""

@@ -1,4 +1,4 @@
-"""An experiment of one's own: a TOML file, or a Python file that defines EXPERIMENT.
+"""Experiments of the user: a TOML file, or a Python file that defines EXPERIMENT.
 
     name = "slippery"                        the name of the results; the file's own unless given
     description = "two methods as the world gets slippery"
@@ -91,7 +91,7 @@ def _from_toml(path: Path) -> tuple[str, Experiment]:
 
 
 def from_tables(tables: Mapping[str, Any]) -> Experiment:
-    """The experiment that a TOML file describes; UserError that names the key."""
+    """The experiment that a TOML file describes; UserError that names a wrong key."""
     check_keys(tables, KEYS)
     groups = _named(tables, "group", GROUP_KEYS, "env")
     rows = _named(tables, "row", ROW_KEYS, "algo")
@@ -152,7 +152,7 @@ def _steps(table: Mapping[str, Any], groups: list[str]) -> int | dict[str, int] 
 
 
 def _named(tables: Mapping[str, Any], kind: str, keys: tuple[str, ...], needed: str) -> dict[str, dict[str, Any]]:
-    """The [[group]] or [[row]] tables by name; what they are made of is checked."""
+    """The [[group]] or [[row]] tables by name, after checking their keys and types."""
     entries = tables.get(kind, [])
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"there is no {kind}: add at least one [[{kind}]] table with `{needed} = ...`")

@@ -1,4 +1,4 @@
-"""The gridworld: its table, and maps of what was demonstrated, the recovered cost, and where the learned policy goes.
+"""The gridworld experiments: their tables, and maps of demonstrations, recovered cost and visits of the learned policy.
 
 The table has one part per number, with a column per stochasticity. The maps have a row per method, for no and for much
 stochasticity; their runs are those of `grid-stochasticity`.
@@ -61,7 +61,7 @@ SCORES = (
     overall.Score("violating steps, %", VIOLATING, (1.0, 2.0, 5.0, 10.0, 20.0), less_is_better=True),
     overall.Score("return less the expert's", beyond_the_expert, (-2.0, -1.0, 0.0, 1.0, 2.0)),
 )
-"""All stochasticities together."""
+"""Scores that are compared over all stochasticities together."""
 NOTE = (
     "Mean ± standard error over {} seeds (fewer where n says so). Computed from the policies where it does not "
     "say sampled (100 episodes); what no run of a row has is left out. AUROC on everything that its own learner tried "
@@ -92,7 +92,7 @@ def table(experiment: Experiment, results: Results) -> str:
 
 
 def _expert_line(results: Results, groups: Sequence[str], title: str) -> list[str]:
-    """The expert's line, where there is one to compare with."""
+    """The expert's line, if this number is known of experts."""
     if title not in EXPERT:
         return []
     values = [EXPERT[title]({"expert": expert_of(results, group)}) for group in groups]
@@ -104,7 +104,7 @@ def _each_seed(runs: Runs) -> str:
 
 
 def _cell(runs: Runs, of: Number, most: int) -> str:
-    """Mean ± standard error, with the number of seeds where it is not `most`."""
+    """Mean ± standard error, with the number of seeds if it is below `most`."""
     values = np.array([value for value in map(of, runs) if value is not None])
     if not len(values):
         return "-"
@@ -137,7 +137,7 @@ def collect_maps(job: Job, run: Run) -> Record:
 
 
 def maps(experiment: Experiment, results: Results) -> bytes:
-    """Demonstrations, cost and visits side by side for each slip; a row per method, its first seed."""
+    """Demonstrations, cost and visits side by side for each slip; one row per method, from its first seed."""
     groups = groups_in(results, list(experiment.groups))
     strips = []
     for row in rows_in(results, list(experiment.rows)):
@@ -166,7 +166,7 @@ def _strip(row: str, runs: dict[str, Record | None]) -> bytes:
 
 
 def _stacked(pictures: Sequence[bytes], scale: float = 0.5) -> bytes:
-    """One picture below the other, made smaller."""
+    """Stack pictures vertically and shrink them."""
     from PIL import Image
 
     images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]

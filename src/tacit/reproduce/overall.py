@@ -1,4 +1,4 @@
-"""All groups of a comparison together: interquartile means, who is likely the better one, performance profiles.
+"""Statistics over all groups of a comparison: interquartile means, probabilities of improvement, performance profiles.
 
 Groups are tasks (robots, stochasticities); only seeds that a row has in all of them count. Intervals come from
 resampling the seeds within each group: a single seed has no spread, and gets no interval.
@@ -21,12 +21,12 @@ RESAMPLES = 50_000
 
 @dataclass(frozen=True)
 class Score:
-    """A number of a run by which rows are judged."""
+    """A number of a run that rows are compared by."""
 
     title: str
     of: Number
     levels: tuple[float, ...]
-    """Where the profile is read off: share of runs above a level, or not above it where less is better."""
+    """Levels of the performance profile: the share of runs above each, or at most each if less is better."""
     less_is_better: bool = False
     digits: int = 2
 
@@ -48,7 +48,7 @@ def table(
     ours: str = "mce",
     scores: Sequence[Score] = (RATIO, BROKEN),
 ) -> str:
-    """A table per score and its profile; "" where no row has it in all groups. `ours` is compared with the others."""
+    """A table and a profile per score, comparing `ours` with the other rows; "" if no row has a score in all groups."""
     groups, rows = groups_in(results, groups), rows_in(results, rows)
     parts = []
     for score in scores:
@@ -59,7 +59,7 @@ def table(
 
 
 def values_of(results: Results, groups: Sequence[str], row: str, score: Score) -> np.ndarray | None:
-    """(seeds, groups) of the seeds that all groups have; None where there are none."""
+    """(seeds, groups): scores of the seeds that every group has; None if there are none."""
     columns = []
     for group in groups:
         scores = {run["seed"]: score.of(run) for run in runs_of(results, group, row)}
@@ -109,7 +109,7 @@ def _rng() -> np.random.Generator:
 
 
 def _ranges(interval: Interval, seeds: int, digits: int = 2) -> list[str]:
-    """Values with their intervals, if there are at least two seeds to know them by."""
+    """Values with their intervals, if there are at least two seeds to estimate them from."""
     ends = (np.atleast_1d(getattr(interval, name)) + 0.0 for name in ("value", "low", "high"))  # + 0: no -0.00
     return [
         f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]" if seeds > 1 else f"{value:.{digits}f}"

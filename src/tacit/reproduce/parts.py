@@ -12,8 +12,8 @@ from tacit.reproduce.experiment import Group, Row, Settings
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
 REFERENCES = ("ppo", "rcpo")
 CONTROLS = {
-    # Begins as a clone and follows the reward alone: how much of a method is its start, and how much its cost.
-    # (Run by ME-ICRL's loop with a multiplier of 0: what its cost is, and how it is learned, makes no difference.)
+    # This agent begins as a clone and follows only the reward. It shows how much of a method's result is due to its
+    # start. It runs in ME-ICRL's loop with a multiplier of 0, so the learned cost has no effect.
     "ppo, cloned": Row(
         "me-icrl",
         settings={"multiplier": "fixed", "multiplier_init": 0.0, "start": "clone", "lr_constraint": 0.05, "delta": 0.5},
@@ -22,7 +22,7 @@ CONTROLS = {
 }
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
 SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
-"""Where conditions are compared rather than methods ranked: half the steps of `robots` or less."""
+"""Budget for experiments that compare conditions instead of ranking methods: at most half the steps of `robots`."""
 
 
 def robot(name: str, **settings: Any) -> Group:
@@ -54,7 +54,7 @@ def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
 
 
 def shortened(algo: str, env: str) -> dict[str, Any]:
-    """Settings for runs of SHORT: rates that the preset gives for whole runs come to the same in fewer steps."""
+    """Settings for runs of SHORT. The preset's rates are for whole runs, so they are adapted to fewer steps."""
     usual = presets.load(algo, "reference", env)
     longer = usual["total_steps"] / SHORT["total_steps"]
     rates = {"multiplier_lr": lambda rate: rate * longer, "anneal": lambda rate: rate**longer}

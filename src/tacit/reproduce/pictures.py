@@ -1,4 +1,4 @@
-"""The paper's pictures of worlds and its table of settings: made without runs, from what Tacit ships."""
+"""The paper's pictures of environments and its table of settings, from files that come with Tacit, without runs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ SETTINGS = {
     "pretrain_epochs": "bootstrap iterations",
     "lam_init": "initial lambda",
 }
-"""Settings of preset `paper` in the order of the paper's table, and what they are called there."""
+"""Settings of preset `paper` in the order of the paper's table, with the paper's names for them."""
 MOMENT = 60.0
-"""Seconds into the recording."""
+"""Time of the picture, in seconds from the start of the recording."""
 Results = Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""What others report of the same tasks, to stand beside our numbers.
+"""Published results on the same tasks, for columns beside our numbers.
 
 None of it is a target. Their demonstrators, simulators and numbers of steps differ from ours (the paper's 4 to 20
 million, earlier work 1.5 to 8). Sources are named in each cell:
@@ -33,7 +33,7 @@ GOALS = {
     "Walker": "1700, 2 % / 1858 and 0.95 of our expert, 1 %",
     "Pendulum": "80, 5 % / 88, 2 %",
 }
-"""What was to be reached, and what was aimed at: terminated return at least, violating episodes at most."""
+"""Goals (to reach / to aim for): the least terminated return and the most violating episodes."""
 BESIDE_ROBOTS = (
     Beside("stochastic policy over our expert", over=EXPERTS),
     Beside(
@@ -68,11 +68,11 @@ OF_THE_PAPER = {
         ("21 ± 1", "0.23 ± 0.04"),
     ),
 }
-"""Its table of ablations: (reward, violation rate) with entropy weights 1e-5 to 1e-2, and without pre-training."""
+"""The paper's ablations: (reward, violation rate) with entropy weights 1e-5 to 1e-2, and without pre-training."""
 
 
 def ablation(rows: Iterable[str]) -> Beside:
-    """The paper's table beside rows in its order."""
+    """The paper's table of ablations as a column, for rows in the same order."""
     names = list(rows)
     cells = {
         f"{robot}: {row}": f"{reward} / {rate}"
@@ -120,4 +120,4 @@ EARLIER = Beside("others: reward / violation rate", OTHERS, NOTE)
 EARLIER_TARGETS = Beside(
     EARLIER.title, {label: cell for label, cell in OTHERS.items() if label.startswith(("Point:", "BrokenAnt:"))}, NOTE
 )
-"""Of transferred costs of (x, y), as ours; what they report of the Ant itself had more steps and all inputs."""
+"""Results of transferred costs of (x, y), like ours. Published results on the Ant had more steps and all inputs."""

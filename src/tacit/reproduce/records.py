@@ -1,6 +1,6 @@
-"""The numbers of one finished run, in one form for all experiments that collect the same.
+"""The numbers of one finished run, in the same form for all experiments that collect them.
 
-One form, so that an experiment can take over what another has measured of the same run.
+Because the form is the same, an experiment can reuse another's record of the same run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.run import Run
 from tacit.sweep import Job
 
 LEARNED = {"stochastic": "learned", "deterministic": "learned, deterministic"}
-"""Names of the agents in summary.json; an expert's are those of the agents themselves."""
+"""Names of a learner's agents in summary.json. In the summary of an expert, the keys themselves are the names."""
 METRICS: tuple[str, ...] = ("return", "terminated_return", "feasible_return", "violation_rate_step")
 METRICS += ("violation_rate_episode", "violation_rate_terminated", "initial_violation_rate")
 DRIVING: tuple[str, ...] = ("return", "terminated_return", *ENDS, "violation_rate_step", "violation_rate_episode")
@@ -33,19 +33,19 @@ CURVES: dict[str, tuple[str, ...]] = {
     "learner_cost": ("dual/learner_cost",),
     "expert_cost": ("dual/expert_cost",),
 }
-"""Names in the log, the first that an entry has; curves that a log lacks are left out."""
+"""Possible names of each curve in the log; the first that an entry has is used. Missing curves are left out."""
 POINTS = 60
 
 
 def collect(job: Job, run: Run) -> Record:
-    """The final evaluation, the demonstrations', the quality of the cost, the time, and the curves, thinned."""
+    """The final evaluation, the demonstrations' numbers, the quality of the cost, the time, and the thinned curves."""
     summary = run.read("summary.json")
     demonstrated = summary["table"].get("demonstrations") or summary["table"].get("expert")
     return {
         **agents_of(summary["table"], METRICS),
         "expert": None if demonstrated is None else evaluation(demonstrated),
         "cost_quality": summary.get("cost_quality"),
-        "detection": quality.of_run(run) or summary.get("detection"),  # by today's definitions
+        "detection": quality.of_run(run) or summary.get("detection"),  # measured again, by the present definitions
         "made": summary.get("steps"),
         "threshold": summary.get("threshold"),
         "resets": summary.get("resets"),
@@ -62,7 +62,7 @@ def collect_expert(job: Job, run: Run) -> Record:
 
 
 def collect_driving(job: Job, run: Run) -> Record:
-    """The final evaluation on the highway with the ends of episodes, the quality of the cost, and the curves."""
+    """The final evaluation on the highway with the way episodes end, the quality of the cost, and the curves."""
     summary = run.read("summary.json")
     return {
         **agents_of(summary["table"], DRIVING),
@@ -73,13 +73,13 @@ def collect_driving(job: Job, run: Run) -> Record:
 
 
 def agents_of(table: Mapping[str, Any], metrics: Sequence[str]) -> Record:
-    """The metrics of the stochastic and of the deterministic policy; exact methods have only the first."""
+    """The metrics of the stochastic and of the deterministic policy; exact methods have only a stochastic one."""
     rows = {agent: table.get(LEARNED[agent], table.get(agent)) for agent in AGENTS}
     return cast(Record, {agent: evaluation(row, metrics) for agent, row in rows.items() if row is not None})
 
 
 def evaluation(row: Mapping[str, Any], metrics: Sequence[str] = METRICS) -> Evaluation:
-    """The metrics of an agent, with the count of violating episodes where they were counted."""
+    """The metrics of an agent, with the number of violating episodes if they were counted."""
     numbers = {key: _value(row[key]) for key in metrics if key in row}
     episodes = row.get("violation_rate_episode")
     if isinstance(episodes, Mapping):
@@ -92,7 +92,7 @@ def _value(entry: Any) -> float:
 
 
 def curves_of(log: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves:
-    """{"steps", "return", "violations", ...}, thinned to `points`; empty where no environment steps are counted."""
+    """{"steps", "return", "violations", ...}, thinned to `points`; empty if the log counts no environment steps."""
     log = [entry for entry in log if "steps" in entry]
     if not log:
         return {}
@@ -106,7 +106,7 @@ def curves_of(log: Sequence[Mapping[str, Any]], points: int = POINTS) -> Curves:
 
 
 def mean_of(values: np.ndarray) -> float:
-    """The mean of the finite values, with five digits."""
+    """The mean of the finite values, rounded to five digits."""
     finite = values[np.isfinite(values)]
     return float(f"{finite.mean():.5g}") if len(finite) else float("nan")
 
@@ -123,7 +123,7 @@ def spec_of(run: Run) -> GridworldSpec:
 
 
 def collect_grid(job: Job, run: Run) -> Record:
-    """The numbers of the run, and the exact ones of its policy, its expert and its cost."""
+    """The numbers of the run, with exact numbers of its policy, its expert and its cost."""
     spec = spec_of(run)
     mdp = spec.model()
     policy = policy_table(run, spec)
@@ -155,7 +155,7 @@ def policy_table(run: Run, spec: GridworldSpec) -> np.ndarray:
 
 
 def cost_table(run: Run, spec: GridworldSpec, policy: np.ndarray) -> np.ndarray | None:
-    """(S,) the cost of being in each cell, averaged over the policy (S, A); None for a method that learns none."""
+    """(S,) the cost of being in each cell, averaged over the policy (S, A); None for a method without a cost."""
     if not (run.path / "model" / "cost.safetensors").exists():
         return None
     arrays, card = run.load_model("cost")
@@ -170,7 +170,7 @@ def cost_table(run: Run, spec: GridworldSpec, policy: np.ndarray) -> np.ndarray 
 
 
 def observations(spec: GridworldSpec, numbered: bool) -> np.ndarray:
-    """What an agent sees in each cell: its number, or its row and column."""
+    """The observation in each cell: its number, or its row and column."""
     return np.arange(spec.n_states) if numbered else spec.cells.astype(np.float32)
 
 
@@ -187,7 +187,7 @@ COLLECT: dict[str, Callable[[Job, Run], Record]] = {
 
 
 def number(*path: str, scale: float = 1.0) -> Number:
-    """What a record has at the end of this path; None where it ends before."""
+    """The entry of a record at the end of this path; None if the path does not exist."""
 
     def of(run: Record) -> float | None:
         value: Any = run
@@ -199,19 +199,19 @@ def number(*path: str, scale: float = 1.0) -> Number:
 
 
 def agent_of(run: Record, agent: Agent) -> Evaluation:
-    """The metrics of an agent; empty where the run has none."""
+    """The metrics of an agent; empty if the run has none."""
     return run.get(agent) or {}
 
 
 def demonstrated(run: Record) -> float | None:
-    """What the demonstrations of a run earn until their first violation, if it has any."""
+    """Return of the demonstrations of a run until their first violation; None if it was not recorded."""
     expert = run.get("expert") or {}
     value = expert.get("terminated_return", expert.get("return", run.get("demonstrations")))
     return None if value is None else float(value)
 
 
 def steps_made(run: Record) -> float | None:
-    """Environment steps that were made; of an older record, those that were asked for."""
+    """Environment steps that the run used; in older records, the steps that were asked for."""
     steps = run.get("made") or run["steps"]
     return None if steps is None else float(steps)
 
@@ -221,7 +221,7 @@ def group_of(label: str) -> str:
 
 
 def labelled(results: Results, label: str) -> list[Record]:
-    """The runs of that label, by seed."""
+    """The runs with this label, by seed."""
     return sorted((run for run in results["runs"] if run["label"] == label), key=lambda run: run["seed"])
 
 
@@ -230,29 +230,29 @@ def runs_of(results: Results, group: str, row: str) -> list[Record]:
 
 
 def wanted(results: Results) -> list[str]:
-    """Labels of all runs that were to be there, in order."""
+    """Labels of all planned runs, in order."""
     labels = [run["label"] for run in results["runs"]] + [run["label"] for run in results.get("missing") or []]
     return list(dict.fromkeys(map(str, labels)))
 
 
 def groups_in(results: Results, order: Sequence[str]) -> list[str]:
-    """Those of the groups that runs were wanted of; ValueError for results of another experiment."""
+    """The groups with planned runs; ValueError for results of another experiment."""
     return _there(order, {group_of(label) for label in wanted(results)})
 
 
 def rows_in(results: Results, order: Sequence[str]) -> list[str]:
-    """The same for rows."""
+    """The rows with planned runs; ValueError for results of another experiment."""
     return _there(order, {label.partition(": ")[2] for label in wanted(results)})
 
 
 def _there(order: Sequence[str], names: set[str]) -> list[str]:
     there = [name for name in order if name in names]
     if not there:
-        raise ValueError(f"none of {', '.join(order)} is among its runs")
+        raise ValueError(f"it has no runs of {', '.join(order)}")
     return there
 
 
 def expert_of(results: Results, group: str) -> Evaluation | None:
-    """What the demonstrators of a group do, as its runs measured it."""
+    """The demonstrators' numbers in a group, as its runs measured them."""
     experts = (run.get("expert") for run in results["runs"] if group_of(run["label"]) == group)
     return next((expert for expert in experts if expert), None)

@@ -1,4 +1,4 @@
-"""Results on disk: NAME.json with the numbers that tables need, NAME.curves.json.xz with what only figures need.
+"""Results on disk: NAME.json has the numbers for tables, NAME.curves.json.xz has further numbers for figures.
 
 NAME.json has one line per run. Commits and versions that several runs share stand once, in "builds"; each run names its
 build by number. The second file holds curves, maps and pictures, and is read back together with the first. Both are
@@ -20,14 +20,14 @@ from tacit.sweep.time import RunRecord
 
 SCHEMA = 2
 READABLE = (1, 2)
-"""Schema 1 has everything in one file, and commit and versions in every run."""
+"""Schema of the files. Schema 1 has everything in one file, with commit and versions in every run."""
 BULKY = ("curves", "maps", "strip")
-"""What only figures need."""
+"""Entries that only figures need."""
 BUILD = ("commit", "versions")
 DIGITS = 9
-"""Significant digits of all numbers but those of WHOLE."""
+"""Significant digits of all numbers except those of WHOLE."""
 WHOLE = ("provenance", "stochastic", "deterministic", "expert", "exact", "demonstrations", "seconds")
-"""Entries that are not rounded: means of few seeds are often halfway between two numbers of a table."""
+"""Entries that are not rounded, because means of few seeds often lie halfway between two printed numbers."""
 MOST_BYTES = 1 << 28
 
 Agent = Literal["stochastic", "deterministic"]
@@ -35,7 +35,7 @@ AGENTS: tuple[Agent, ...] = ("stochastic", "deterministic")
 Evaluation = dict[str, float]
 """Metrics of an agent: "return", "violation_rate_step" and more, see `records.METRICS`."""
 Curves = dict[str, list[float]]
-"""{"steps": ..., "return": ..., "violations": ...}, equally long."""
+"""{"steps": ..., "return": ..., "violations": ...}: lists of the same length."""
 
 
 class Record(RunRecord, total=False):
@@ -44,25 +44,25 @@ class Record(RunRecord, total=False):
     label: str
     """GROUP: ROW, or the group alone."""
     made: int | None
-    """Environment steps that were made."""
+    """Environment steps that the run used."""
     stochastic: Evaluation
     deterministic: Evaluation
     expert: Evaluation | None
-    """What the demonstrators do."""
+    """The demonstrators' numbers."""
     exact: Evaluation
-    """Computed from a known model instead of sampled."""
+    """Numbers computed from a known model instead of sampled."""
     demonstrations: float
-    """Terminated return of the demonstrations, in records of the first version."""
+    """Terminated return of the demonstrations, in records of schema 1."""
     typical: float
     """Median return of the demonstrations."""
     slip: float
     cost_quality: dict[str, float | None] | None
     detection: dict[str, Any] | None
-    """How well cost and map detect violations, see `tacit.cost.quality`."""
+    """How well cost and map detect violations; see `tacit.cost.quality`."""
     threshold: Threshold | None
     resets: int | None
     source: dict[str, Any] | None
-    """Where a frozen cost comes from, and how it is charged."""
+    """The source of a frozen cost, and how the agent is charged."""
     phases: dict[str, float] | None
     """Seconds of work by phase."""
     curves: Curves
@@ -79,7 +79,7 @@ Number = Callable[[Record], float | None]
 
 
 class Missing(TypedDict):
-    """A run that could not be had."""
+    """A run without a record."""
 
     label: str
     seed: int
@@ -88,7 +88,7 @@ class Missing(TypedDict):
 
 
 class Results(TypedDict, total=False):
-    """What an experiment that is made of runs has measured."""
+    """The results of an experiment that is made of runs."""
 
     schema: int
     provenance: dict[str, Any]
@@ -98,7 +98,7 @@ class Results(TypedDict, total=False):
 
 
 def curves_file(path: str | os.PathLike[str]) -> Path:
-    """NAME.curves.json.xz of NAME.json."""
+    """The path of NAME.curves.json.xz that belongs to NAME.json."""
     path = Path(path)
     name, _, end = path.name.rpartition(".json")
     return path.with_name(f"{name}.curves.json.xz{end}")
@@ -120,7 +120,7 @@ def write(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
             record["build"] = content["builds"].index(build)
         content["runs"] = runs
     beside = curves_file(path)
-    if bulky:  # first: without it the other file would promise what is not there
+    if bulky:  # written first, because the other file refers to it
         content["curves"] = beside.name
         data = storage.to_json(bulky).encode()
         storage.atomic_write_bytes(beside, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
@@ -130,7 +130,7 @@ def write(path: str | os.PathLike[str], results: Mapping[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str], curves: bool = True) -> Any:
-    """What `write` wrote, or the content of any other JSON file; without `curves` only what tables need."""
+    """Read results that `write` wrote, or any other JSON file. Without `curves`, read only the numbers for tables."""
     content = storage.read_json(path)
     if not isinstance(content, dict):
         return content
@@ -149,14 +149,14 @@ def read(path: str | os.PathLike[str], curves: bool = True) -> Any:
 
 
 def records_in(folder: str | os.PathLike[str]) -> list[Record]:
-    """The records of all results in a folder, without curves; damaged files and runs with --quick hold none."""
+    """The records of all results in a folder, without curves. Damaged files and results of `--quick` are skipped."""
     records: list[Record] = []
     for file in sorted(Path(folder).glob("*.json")):
         try:
             content = read(file, curves=False)
         except UserError:
             continue
-        # A quick run mostly starts: it says nothing about how long the others take.
+        # A quick run spends its time on start-up, so it says nothing about how long other runs take.
         runs = content.get("runs") if isinstance(content, dict) and not content.get("quick") else None
         records += runs if isinstance(runs, list) else []
     return records
@@ -183,7 +183,7 @@ def _key(record: Mapping[str, Any]) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """A copy with rounded numbers."""
+    """A copy of the object with rounded numbers."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
@@ -195,11 +195,11 @@ def _rounded(value: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Records as a table: {"columns": [names, ...], "rows": [[which names, value, ...], ...]}. Names of nested entries are
-# joined by dots. Records with other entries have other names, so that what a record lacks is told from what is null.
+# joined by dots. Records with different entries have different lists of names, so a missing entry differs from a null.
 
 
 def _packed(value: Any) -> Any:
-    """Lists of records as tables, also within an object."""
+    """The object with its lists of records written as tables."""
     if isinstance(value, dict):
         return {key: _packed(entry) if isinstance(entry, list) else entry for key, entry in value.items()}
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, dict) for entry in value):
@@ -243,7 +243,7 @@ def _nested(names: list[str], values: list[Any]) -> dict[str, Any]:
 
 
 def _lines(value: Any, depth: int = 3) -> str:
-    """JSON with one line per row of a table: few bytes, and a run is one line of a diff."""
+    """JSON with one line per row of a table, so files are small and a run is one line of a diff."""
     nested = isinstance(value, dict | list) and any(isinstance(entry, dict | list) for entry in _entries(value))
     if depth == 0 or not nested:
         return storage.to_json(value)

@@ -1,4 +1,4 @@
-"""What all experiments have in common: plan the runs, keep what earlier results hold, gather numbers, draw."""
+"""The common part of all experiments: plan the runs, reuse earlier results, run, gather the numbers, draw."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tacit.sweep.time import Pace, forecast, record_of, settings_of
 NOWHERE = Path("(not there)")
 NOT_ASKED_FOR = "not asked for (--only)"
 Kept = dict[str | tuple[str, int], Record]
-"""Records of earlier results by the name of the run; those of the experiment itself also by label and seed."""
+"""Records of earlier results by the name of the run; records of the experiment itself also by label and seed."""
 Taken = dict[tuple[str, int], Record]
-"""Records that stand for runs which are not here, by label and seed."""
+"""Earlier records by label and seed, used in place of runs that are not in the folder of runs."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ Taken = dict[tuple[str, int], Record]
 
 
 def chosen_labels(jobs: Iterable[Job], words: Sequence[str]) -> set[str]:
-    """Labels of the jobs that one of the words names; all without words. UserError for a word that names none.
+    """Labels of the jobs that the words name; without words all labels. UserError for a word that names no job.
 
     A word is a label, its group or its row; any other word is a part of a label.
     """
@@ -48,7 +48,7 @@ def chosen_labels(jobs: Iterable[Job], words: Sequence[str]) -> set[str]:
         named = [label for label in labels if word in (label, *label.split(": ", 1))]
         named = named or [label for label in labels if word and word in label]
         if not named:
-            raise UserError(f"--only: no run is about {word!r}; these are there: {', '.join(labels)}")
+            raise UserError(f"--only: no run matches {word!r}; the labels are {', '.join(labels)}")
         chosen |= set(named)
     return chosen
 
@@ -63,11 +63,11 @@ def plan(
     kept: Kept | None = None,
     words: Sequence[str] = (),
 ) -> tuple[list[Task], list[Task]]:
-    """(first runs that others need, runs of the experiment). `making` writes the files that are made of the first.
+    """(runs of the first stage, runs of the experiment). `making` writes the files that are made from the first stage.
 
-    A run that needs what is not there, or cannot use it, is a task that `can_run` refuses, with the reason. First runs
-    are left out for seeds of which everything is finished, `kept` or not named by the `words`. Where the words name
-    some of the first runs too (the same robot, the same noise), only those are planned.
+    A run whose files are missing or unusable becomes a task that `can_run` refuses, with the reason. The first stage is
+    left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the words also name runs of
+    the first stage (the same robot, the same noise), only those are planned.
     """
     with planning():
         if not isinstance(experiment, Staged):
@@ -94,7 +94,7 @@ def plan(
 
 
 def _tasks(jobs: Sequence[Job], runs: str) -> list[Task]:
-    """A task for every label and seed, also where two of them are the same run."""
+    """A task for every label and seed, even if two of them share one run."""
     tasks = prepare(jobs, runs)
     there = {(task.job.label, task.job.seed) for task in tasks}
     twins = [job for job in jobs if (job.label, job.seed) not in there]
@@ -102,13 +102,13 @@ def _tasks(jobs: Sequence[Job], runs: str) -> list[Task]:
 
 
 def _task(job: Job, runs: str) -> Task:
-    """Prepared, or postponed with the reason."""
+    """The prepared task of a job, or a postponed one with the reason."""
     needed = [job.demos, job.settings["cost"] if job.algo == "retrain" else None]
     if not all(os.path.exists(file) for file in needed if file is not None):
         return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
-    except UserError as error:  # a cost that forbids nothing cannot be transferred: the others can
+    except UserError as error:  # a cost that forbids nothing cannot be transferred, but others can
         return _postponed(job, str(error))
 
 
@@ -121,7 +121,7 @@ def _config(job: Job) -> dict[str, Any]:
 
 
 def can_run(task: Task) -> bool:
-    """Whether everything is there that the run needs."""
+    """Whether all files that the run needs exist."""
     return task.path != NOWHERE
 
 
@@ -130,9 +130,9 @@ def can_run(task: Task) -> bool:
 
 
 def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
-    """Records in `out`: those of the experiment, and of others that collect the same numbers.
+    """Records in `out`, of this experiment and of others that collect the same numbers.
 
-    Of a run that was made more than once, the last counts. Results of another version hold nothing, nor do damaged
+    If a run was made more than once, the last record counts. Results of another version are ignored, and so are damaged
     results of another experiment.
     """
     kept: Kept = {}
@@ -163,10 +163,10 @@ def earlier(name: str, experiment: Experiment, out: Path) -> Kept:
 
 
 def kept_for(task: Task, kept: Kept) -> Record | None:
-    """The earlier record of a task: of a run with the same settings, whose folder may be on another machine.
+    """The earlier record of a task with the same settings. Its run folder may be on another machine.
 
-    What a task learns from may not be here either. Then it has no name yet, and is known by its label, seed and other
-    settings (`tacit.sweep.time.settings_of`; older records have only their number of steps).
+    The files that a task learns from may be missing, too. Then it has no run folder yet, and is recognised by its
+    label, seed and other settings (`tacit.sweep.time.settings_of`; older records have only their number of steps).
     """
     record = kept.get((task.job.label, task.job.seed) if task.path == NOWHERE else task.path.name)
     if record is None:
@@ -180,7 +180,7 @@ def kept_for(task: Task, kept: Kept) -> Record | None:
 
 
 def taken_over(tasks: Iterable[Task], kept: Kept) -> Taken:
-    """The earlier records of those tasks that are not finished here."""
+    """The earlier records of the tasks that are not finished here."""
     records = {(task.job.label, task.job.seed): kept_for(task, kept) for task in tasks if not task.done}
     return {key: record for key, record in records.items() if record is not None}
 
@@ -204,12 +204,12 @@ class Options:
 
     @property
     def crew(self) -> int | None:
-        """Workers at once; None for as many as a cluster has."""
+        """Number of workers at once; None: as many as a cluster has."""
         return self.workers or (usable_cpus() if self.ray is None else None)
 
 
 class Runner:
-    """The runs of an experiment: what is to be done, doing it, and what came out."""
+    """The runs of an experiment: plan them, run them, and gather their results."""
 
     def __init__(self, experiment: Experiment, options: Options, kept: Kept) -> None:
         if options.ray is not None:
@@ -218,7 +218,7 @@ class Runner:
         self._spared = kept if options.keep else {}
         self.before, self.tasks = self._plan(words=options.only)
         self.labels = chosen_labels([task.job for task in self.tasks], options.only)
-        # Once: what is run for others may change the names of what follows.
+        # Computed once, because the first stage may change the names of the runs that follow it.
         left = options.keep or options.no_run
         self.taken = taken_over([task for task in self.tasks if left or task.job.label not in self.labels], kept)
 
@@ -234,7 +234,7 @@ class Runner:
 
     @property
     def wanted(self) -> list[Task]:
-        """All runs that are planned, each once; a task that has no name yet is itself."""
+        """All planned runs without duplicates. A task without a run folder counts as different from all others."""
         tasks = [*self.before, *self._to_do()]
         return list({(task.path if can_run(task) else id(task)): task for task in tasks}.values())
 
@@ -242,13 +242,13 @@ class Runner:
         return forecast(self.wanted, self.options.crew, pace)
 
     def run(self) -> None:
-        """Run what is not finished. KeyboardInterrupt stops the workers."""
+        """Run all unfinished runs. KeyboardInterrupt stops the workers."""
         workers, ray = self.options.workers, self.options.ray
         try:
             if self.before:
                 run_tasks(self.before, workers=workers, ray=ray)
                 self.tasks = self._plan(making=True)[1]
-            tried = {task.path: task.message for task in self.before}  # what failed there is not tried again
+            tried = {task.path: task.message for task in self.before}  # failed runs are not tried again
             for task in self.tasks:
                 task.message = tried.get(task.path, task.message)
             todo = [task for task in self._to_do() if can_run(task) and task.path not in tried]
@@ -257,12 +257,12 @@ class Runner:
             raise KeyboardInterrupt("the same command continues from here") from None
 
     def results(self) -> Results:
-        """The numbers of all finished runs and what is missing; RunFailed where no run is finished."""
+        """The numbers of all finished runs, and the missing runs; RunFailed if no run is finished."""
         for task in self.tasks:
             if not task.done and task.job.label not in self.labels:
                 task.message = NOT_ASKED_FOR
         results = gather(self.experiment, self.tasks, self.taken)
-        if self.options.only:  # other seeds stay as well
+        if self.options.only:  # records of other seeds are kept
             there = {(task.job.label, task.job.seed) for task in self.tasks}
             results["runs"] += [run for key, run in self.kept.items() if isinstance(key, tuple) and key not in there]
         if not results["runs"]:
@@ -273,7 +273,7 @@ class Runner:
 
 
 def gather(experiment: Experiment, tasks: Iterable[Task], taken: Taken | None = None) -> Results:
-    """{"runs": one record for every finished run, "missing": what is not there, with the reason}.
+    """{"runs": one record for every finished run, "missing": the other runs with the reason}.
 
     `taken` are earlier records, for runs that are not here.
     """
@@ -319,26 +319,26 @@ def draw(experiment: Experiment | Measured, results: Any) -> tuple[str, bytes]:
 
 
 def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple[str, bytes]:
-    """(table, figure) from a file; UserError when these are not results that this version can draw."""
+    """(table, figure) from saved results; UserError if this version cannot draw them."""
     if not isinstance(results, dict) or results.get("schema", READABLE[0]) not in READABLE:
         raise UserError(f"{where} was written by another version of Tacit; measure again, or use that version")
     try:
         return draw(experiment, results)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise UserError(
-            f"{where} does not hold the numbers that are drawn (of another version?): {message_of(error)}"
+            f"{where} lacks numbers that are needed to draw it (is it of another version?): {message_of(error)}"
         ) from None
 
 
 def message_of(error: Exception) -> str:
-    """What was wrong with a file, for a person."""
+    """A message for the user about an error in a file."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def summary_of(results: Any) -> str:
-    """One line about results: how many repetitions, of which commit, from when."""
+    """One line about results: number of repetitions, commit and date."""
     if not isinstance(results, dict) or not isinstance(results.get("provenance"), dict):
         return "not results of an experiment"
     if results.get("schema", READABLE[0]) not in READABLE:

@@ -1,4 +1,4 @@
-"""The five robots in pictures: an episode of the policy that MCE-ICRL learned, the forbidden ground in red.
+"""The five robots in pictures: one episode of the policy that MCE-ICRL learned, with the forbidden region in red.
 
 The runs are those of `table-robots`, its first seed. The pictures are kept as JPEG files in base64.
 """
@@ -29,7 +29,7 @@ QUALITY = 85
 
 
 def collect(job: Job, run: Run) -> Record:
-    """The numbers of the run, and pictures of one episode."""
+    """The numbers of the run, with pictures of one episode."""
     policy = Policy.from_arrays(*run.load_model("policy"))
     try:
         strip = filmstrip(run.config["env"], run.config["env_kwargs"], policy, seed=job.seed, pictures=PICTURES)
@@ -42,7 +42,7 @@ def collect(job: Job, run: Run) -> Record:
 
 
 def table(experiment: Experiment, results: Results) -> str:
-    """What happens in the episode of the pictures."""
+    """A table of the episodes in the pictures."""
     lines = header(("robot", "steps", "return", "violating steps"))
     for robot in groups_in(results, list(experiment.groups)):
         for run in runs_of(results, robot, ROW)[:1]:
@@ -52,7 +52,7 @@ def table(experiment: Experiment, results: Results) -> str:
 
 
 def figure(experiment: Experiment, results: Results) -> bytes:
-    """A row per robot, pictures at equal distances in time."""
+    """A row per robot, with pictures at equal time intervals."""
     from PIL import Image
 
     robots = groups_in(results, list(experiment.groups))

@@ -1,27 +1,27 @@
-"""Experiments in two stages: runs that need what other runs make.
+"""Experiments in two stages: the runs of the second stage need files that the first stage makes.
 
 `robots-noise`: after every step a Gaussian of standard deviation 1e-3, 1e-2 or 1e-1 is added to each coordinate of
-position and velocity, for the demonstrator as for the learner. Experts are trained in the noise first (seed 0), also in
-none, and their violation-free episodes are the demonstrations of all methods and seeds; their own row has all of their
-episodes. The controls are the clone with which the methods begin (`bc`), and one that follows the reward alone. VICRL's
-prior in the noise is the published one.
+position and velocity, for the demonstrator as for the learner. Experts are first trained with each noise, and without
+noise (seed 0). Their violation-free episodes are the demonstrations of all methods and seeds; the experts' own row has
+all of their episodes. The controls are the clone with which the methods begin (`bc`), and one that follows the reward
+alone. VICRL's prior in the noise is the published one.
 
 `transfer`: the four methods learn a cost of (x, y) on the Ant, as earlier work did for Point, and a fresh agent follows
 the target's reward and that frozen cost (algorithm `retrain`: what exceeds the usual threshold is charged, 1 at most,
-with a budget of 0). For Point also costs of x alone: the Ant's demonstrations all run one way and hardly know y > 0,
-through which Point must travel. Beside them PPO without cost, and RCPO with the target's true cost. A cost that forbids
-nothing that its learner tried is charged as nothing: such a seed counts as any other. The group Ant has the runs in
-which the costs were learned.
+with a budget of 0). On Point, costs of x alone are tested, too, because the Ant's demonstrations all run one way and
+hardly visit y > 0, where Point must go. PPO without cost and RCPO with the target's true cost are the references. If a
+cost forbids nothing that its learner tried, nothing is charged, and the seed still counts. The group Ant has the runs
+in which the costs were learned.
 
 `retraining`: the same in the environment where the cost was learned, for mce and me-icrl with the costs of `robots`,
-all inputs; also charged as they are, with a budget of what the demonstrations cost ("budget"). Fresh agents have seeds
-of their own (1000 more): with the same seed they would begin with the same network.
+which read all inputs. In the rows "budget", agents are charged the cost itself, with the demonstrations' mean cost as
+budget. Fresh agents have seeds of their own (1000 more): with the same seed they would begin with the same network.
 
-`demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. Who violates is PPO on the reward alone
-(seeds 50 to 52): of their episodes, those that break the constraint at least once take the place of the last 10, 25 or
-40 of the 50. So a violating demonstration is a good one by the reward, and a whole one; nothing tells it from the
-others. Returns are compared with the clean 50. MCE-ICRL is there twice: the preset's large square on demonstrations
-forgives whatever was ever demonstrated; with a small one, as small as the learner's, it matters how often.
+`demos-violating`: 20, 50 and 80 % of the demonstrations violate the constraint. They are episodes of PPO on the reward
+alone (seeds 50 to 52) that break the constraint at least once, and they replace the last 10, 25 or 40 of the 50. So a
+violating demonstration is a complete episode with a good return, and nothing else distinguishes it. Returns are
+compared with the clean 50. MCE-ICRL has two rows. The preset's large square on demonstrations allows everything that
+was ever demonstrated. With a square as small as the learner's, it matters how often it was demonstrated.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from tacit.sweep import Job, Task
 EXPERT = "expert"
 NOISY = {"vicrl": {"prior": [9.0, 1.0]}}
 LOWEST = 1e-4
-"""Where no noise is drawn on a logarithmic axis."""
+"""Position of zero noise on a logarithmic axis."""
 EXPERT_LATER = "(demonstrations of the expert in the noise)"
 
 
 def noise_groups() -> dict[str, Group]:
-    """A group per noise."""
+    """A group per standard deviation of the noise."""
     env = "tacit/HalfCheetah-v0"
     noisy = {f"noise {noise:g}": Group(env, {"noise": noise}, value=noise) for noise in (1e-3, 1e-2, 1e-1)}
     return {"no noise": Group(env, value=LOWEST), **noisy}
@@ -67,10 +67,10 @@ def noise_groups() -> dict[str, Group]:
 
 @dataclass(frozen=True)
 class Noise(Staged):
-    """Experts in the noise, then methods that learn from them. The first row is the experts'."""
+    """Experts are trained with the noise, then methods learn from them. The first row is the experts'."""
 
     def groups_of(self, quick: bool) -> list[str]:
-        """The largest noise first: whether its expert finds legal episodes at all is the first thing to know."""
+        """The groups, the largest noise first: it shows soonest whether an expert finds legal episodes at all."""
         return super().groups_of(quick)[::-1]
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
@@ -99,16 +99,16 @@ SOURCE = "Ant"
 TARGETS = ("Point", "BrokenAnt")
 X_ALONE = ", x alone"
 INPUTS = {"": ["x_position", "y_position"], X_ALONE: ["x_position"]}
-"""What the costs read, by the end of the row's name."""
+"""Inputs of the costs, by the suffix of the row's name."""
 BUDGET = ", budget"
-"""The end of the name of a row whose agents are charged the cost itself (`retrain.Config.charge`)."""
+"""Suffix of the name of a row whose agents are charged the cost itself (`retrain.Config.charge`)."""
 COST_LATER = "(a cost that is still to be learned)"
 TRANSFER_GROUPS = (TARGETS[0], TARGETS[0] + X_ALONE, TARGETS[1], SOURCE, SOURCE + X_ALONE)
 
 
 @dataclass(frozen=True)
 class FrozenCost(Staged):
-    """Costs are learned, then fresh agents follow them."""
+    """Costs are learned, then fresh agents are trained with these costs frozen."""
 
     def fresh(self, group: str, name: str, finished: Sequence[Task], source: str, seed: int, quick: bool) -> Job:
         """A fresh agent with the cost that a finished run of that row and seed learned."""
@@ -121,10 +121,10 @@ class FrozenCost(Staged):
 
 @dataclass(frozen=True)
 class Transfer(FrozenCost):
-    """Costs of the Ant, followed by other robots."""
+    """Costs learned on the Ant, used by agents on other robots."""
 
     def sources(self, quick: bool) -> dict[str, Row]:
-        """Methods and what their costs read."""
+        """Methods with the inputs of their costs."""
         return {
             algo + end: Row(algo, settings={**shortened(algo, robot(SOURCE).env), "inputs": inputs})
             for end, inputs in INPUTS.items()
@@ -132,12 +132,12 @@ class Transfer(FrozenCost):
         }
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
-        """Costs of the Ant."""
+        """Runs that learn costs on the Ant."""
         rows = self.sources(quick)
         return [self.job(SOURCE, name, row, seed, quick) for seed in seeds for name, row in rows.items()]
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
-        """One fresh agent per seed, target and cost, and the references; and where the costs come from."""
+        """One fresh agent per seed, target and cost; the references; and the runs that the costs come from."""
         jobs = self.first(seeds, quick)
         for seed in seeds:
             for target in TARGETS:
@@ -151,10 +151,10 @@ class Transfer(FrozenCost):
 
 @dataclass(frozen=True)
 class Retraining(FrozenCost):
-    """Costs of `robots`, followed by fresh agents on the same robot."""
+    """Costs of `robots`, used by fresh agents on the same robot."""
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
-        """Runs of `robots`, whose costs are tested."""
+        """The runs of `robots` whose costs are tested."""
         learned = [name for name in self.rows if name not in REFERENCES and not name.endswith(BUDGET)]
         return [
             self.job(group, algo, Row(algo), seed, quick)
@@ -176,7 +176,7 @@ class Retraining(FrozenCost):
 
 
 def by_inputs(results: Results) -> Results:
-    """The results with costs of x alone as groups of their own, and Point's references in both of its groups."""
+    """The results with costs of x alone in separate groups, and Point's references in both of its groups."""
 
     def labels(label: str) -> list[str]:
         group, _, row = label.partition(": ")
@@ -192,7 +192,7 @@ def by_inputs(results: Results) -> Results:
 
 
 def transfer_table(experiment: Experiment, results: Results) -> str:
-    """The targets have no demonstrations, and Point's references are the same runs whatever a cost reads."""
+    """The comparison by target and inputs. Targets have no demonstrations; Point's references serve both its groups."""
     apart, rows = by_inputs(results), list(experiment.rows)
     together = overall.table(apart, TARGETS, rows, scores=[overall.BROKEN])
     return together + tables.by_group(apart, TRANSFER_GROUPS, rows, experiment.beside)
@@ -209,7 +209,7 @@ SHARES = (0.2, 0.5, 0.8)
 VIOLATORS = (50, 51, 52)
 ENVS = 50
 MOST_EPISODES = 400
-"""Of each violator."""
+"""Most episodes to sample from each violator."""
 MIXED_LATER = "(demonstrations of which some violate)"
 CLEAN_NOTE = "*Demonstrations* are here those that come with Tacit, without violations, also where some were replaced."
 
@@ -227,16 +227,16 @@ def robot_of(label: str) -> str:
 
 @dataclass(frozen=True)
 class ViolatingDemonstrations(Staged):
-    """Violators are trained, their episodes mixed with clean demonstrations, and methods learn from the mixture."""
+    """Violating policies are trained, their episodes mixed with clean demonstrations, and methods learn from both."""
 
     def first(self, seeds: Sequence[int], quick: bool = False) -> list[Job]:
-        """Those who violate."""
+        """The runs that train the violating policies."""
         names = dict.fromkeys(map(robot_of, self.groups))
         violators = VIOLATORS[:1] if quick else VIOLATORS
         return [self.job(name, "ppo", Row("ppo"), seed, quick, robot(name)) for name in names for seed in violators]
 
     def make(self, tasks: Sequence[Task], quick: bool = False) -> None:
-        """Write the mixed demonstrations that are not there yet; report what cannot be made, and make the rest."""
+        """Write the mixed demonstrations that do not exist yet. Report those that cannot be made, and make the rest."""
         for violators in by_robot(tasks, quick).values():
             files = {share: mixed_file(violators, share) for share in SHARES}
             absent = {share: file for share, file in files.items() if not file.exists()}
@@ -249,7 +249,7 @@ class ViolatingDemonstrations(Staged):
                     say(str(error))
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
-        """One run per seed, robot, share and method; `finished` are those who violate."""
+        """One run per seed, robot, share and method; `finished` are the runs of the violating policies."""
         violators = by_robot(finished, quick)
         jobs = []
         for seed in seeds:
@@ -263,7 +263,7 @@ class ViolatingDemonstrations(Staged):
 
 
 def by_robot(tasks: Sequence[Task], quick: bool) -> dict[str, list[Task]]:
-    """Violators of robots where all of them are there: a mixture of fewer would be another experiment."""
+    """Violators by robot, if the robot has all of them; a mixture from fewer would be a different experiment."""
     tasks_of: dict[str, list[Task]] = {}
     for task in tasks:
         tasks_of.setdefault(robot_of(task.job.label), []).append(task)
@@ -272,7 +272,7 @@ def by_robot(tasks: Sequence[Task], quick: bool) -> dict[str, list[Task]]:
 
 
 def mixed_file(tasks: Sequence[Task], share: float) -> Path:
-    """Where the mixed demonstrations are, beside the run folders; named after the policies that violate."""
+    """The file of mixed demonstrations, beside the run folders. Its name contains a hash of the violating policies."""
     policies = [storage.sha256_of_file(task.path / "model" / "policy.safetensors") for task in tasks]
     digest = storage.sha256_of_bytes("".join([clean(tasks[0].job.env).sha256, *policies]).encode())[:8]
     name = robot_of(tasks[0].job.label).lower()
@@ -287,18 +287,18 @@ def clean(env: str) -> Demonstrations:
 
 
 def mixed(env: str, bad: Sequence[Trajectory], share: float) -> Demonstrations:
-    """The clean demonstrations, the last `share` of them replaced by the first of those that violate."""
+    """The clean demonstrations, with the last `share` of them replaced by violating episodes."""
     good = clean(env)
     wrong = round(share * len(good))
     if len(bad) < wrong:
-        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, {wrong} are needed")
+        raise RunFailed(f"{env}: only {len(bad)} episodes of PPO without cost violate, but {wrong} are needed")
     both = [*good.subset(np.arange(len(good) - wrong)), *bad[:wrong]]
     card = {**good.card, "source": f"{good.card.get('source')}; {wrong} of {len(good)} by PPO without cost, violating"}
     return replace(from_trajectories(both, card), card=card)
 
 
 def violating(tasks: Sequence[Task]) -> list[Trajectory]:
-    """Episodes in which the constraint is broken at least once, of the policies of finished runs by turns."""
+    """Episodes that break the constraint at least once, taken from the finished runs' policies in turn."""
     turns = chain.from_iterable(zip_longest(*map(_violating, tasks)))
     return [episode for episode in turns if episode is not None]
 
@@ -315,7 +315,7 @@ def _violating(task: Task) -> list[Trajectory]:
 
 
 def share_table(experiment: Experiment, results: Results) -> str:
-    """Beside what the clean demonstrations earn: the return of a mixture measures nothing."""
+    """The comparison with the clean demonstrations' return, because the return of a mixture measures nothing."""
     envs = {robot_of(name): group.env for name, group in experiment.groups.items()}
     earned = {name: float(np.mean(clean(env).returns)) for name, env in envs.items()}
     experts = {name: {"return": value, "terminated_return": value} for name, value in earned.items()}

@@ -1,4 +1,4 @@
-"""The tables of experiments, in Markdown, from the numbers alone. `TABLES` has them by name.
+"""The tables of experiments in Markdown, drawn from saved numbers. `TABLES` lists them by name.
 
 comparison    a table per group, a row per method; all groups together; what the costs know
 seeds         a row per label with every seed; cost and map, speed
@@ -96,11 +96,11 @@ NOTE = (
 )
 ERROR = number("threshold", "error")
 WITHOUT_COST = ("ppo, cloned",)
-"""Rows whose cost network is not used."""
+"""Rows whose cost network has no effect on the policy."""
 
 
 def comparison(experiment: Experiment, results: Results) -> str:
-    """All groups together, then a table per group and kind of policy, and what the costs know."""
+    """All groups together, then a table per group and kind of policy, and the quality of the costs."""
     groups, rows = list(experiment.groups), list(experiment.rows)
     together = overall.table(results, groups, rows, experiment.ours)
     return together + by_group(results, groups, rows, experiment.beside, experiment.note)
@@ -109,7 +109,7 @@ def comparison(experiment: Experiment, results: Results) -> str:
 def by_group(
     results: Results, groups: Sequence[str], rows: Sequence[str], beside: Sequence[Beside] = (), note: str = ""
 ) -> str:
-    """A table per group and kind of policy, a row per method; and what the costs know."""
+    """A table per group and kind of policy with a row per method, and the quality of the costs."""
     parts = []
     labels = wanted(results)
     for agent in AGENTS:
@@ -126,7 +126,7 @@ def by_group(
 
 
 def _costs(results: Results, group: str, rows: Sequence[str]) -> str:
-    """What the costs of a group know of the truth; "" where no method has one."""
+    """The quality of the costs of a group, judged by the truth; "" if no method has a cost."""
     lines = []
     for row in rows_in(results, rows):
         runs = [run for run in runs_of(results, group, row) if (run.get("detection") or {}).get("cost")]
@@ -199,7 +199,7 @@ MAP_HEAD = (
 
 
 def seeds(experiment: Experiment, results: Results) -> str:
-    """A table for the groups of a single row, or a table per group with its rows."""
+    """One table with a line per group if the experiment has a single row, otherwise a table per group."""
     rows = list(experiment.rows)
     if len(rows) == 1:
         return by_label(results, [experiment.label(group, rows[0]) for group in experiment.groups], experiment.beside)
@@ -208,7 +208,7 @@ def seeds(experiment: Experiment, results: Results) -> str:
 
 
 def by_label(results: Results, labels: Sequence[str], beside: Sequence[Beside]) -> str:
-    """Stochastic policy with every seed, then the deterministic one, then cost and map; a row per label."""
+    """Tables of the stochastic policy with every seed, the deterministic policy, and cost and map; a row per label."""
     rows = [(label, label, labelled(results, label)) for label in labels]
     others = beside or (Beside(""),)
     parts = [agents_table(f"{agent} policy", EVERY_SEED, rows, agent, others) for agent in AGENTS]
@@ -231,7 +231,7 @@ def _note_on_seeds(results: Results) -> str:
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean, smallest and largest; with the number of seeds where some have none."""
+    """Mean, smallest and largest value, with the number of seeds if some have none."""
     numbers = [value for value in values if value is not None]
     few = f", {len(numbers)} of {len(values)} seeds" if len(numbers) < len(values) else ""
     return f"{np.mean(numbers):.3f} ({min(numbers):.3f} to {max(numbers):.3f}){few}" if numbers else "-"
@@ -242,7 +242,7 @@ def _map_cells(runs: Runs) -> list[str]:
         return ["-"] * (len(MAP_HEAD) - 1)
 
     def on(states: str, key: str) -> list[float | None]:
-        """Of the map, or of the cost where a run has no map."""
+        """The numbers of the map, or of the cost if a run has no map."""
         kinds = ["map" if (run.get("detection") or {}).get("map") else "cost" for run in runs]
         return [number("detection", kind, "on", states, key)(run) for kind, run in zip(kinds, runs, strict=True)]
 
@@ -311,16 +311,16 @@ def _driving_columns(experts: Runs) -> tuple[Column, ...]:
 
 
 def rows_with_runs(experiment: Experiment, results: Results) -> list[str]:
-    """Rows without any run are only listed as missing."""
+    """The rows that have at least one run. The others appear only in the list of missing runs."""
     labels = {run["label"] for run in results["runs"]}
     return [row for row in experiment.rows if any(f"{group}: {row}" in labels for group in experiment.groups)]
 
 
 def driving(experiment: Experiment, results: Results) -> str:
-    """A table per task and kind of policy, a row per method. The traffic is simulated, and the table says so.
+    """A table per task and kind of policy, a row per method. A note says that the traffic is simulated.
 
-    Some starts break the rule before anybody has acted, so no method reaches zero: beside every violation rate stand
-    that of the expert and the share of such starts.
+    Some starts break the rule before any action, so no method reaches zero. The table also shows the expert's violation
+    rate and the share of such starts.
     """
     rows = rows_with_runs(experiment, results)
     parts = [f"**{SIMULATED[0].upper()}{SIMULATED[1:]}.**"]

@@ -1,15 +1,15 @@
-"""The record of tuning: four trials per method, with seeds that no evaluation uses, on robots and in the gridworld.
+"""The record of tuning: four trials per method on robots and in the gridworld, with seeds that no evaluation uses.
 
 Trial 1 is the preset `reference` as it was; each of the others changes what matters most in that method. A trial is
-chosen without looking at the true constraint, by the only thing that a user has as well: what demonstrators earn. Who
-keeps to the constraint cannot earn much more than they do; who fears the wrong things earns less:
+chosen without looking at the true constraint, only by the demonstrators' return, which a user knows as well. An agent
+that keeps to the constraint cannot earn much more than they do. An agent that avoids the wrong things earns less:
 
     score = max(0, 1 - |return / median return of the demonstrations - 1|),    mean over the worlds               (1)
 
-(The median, because three of HalfCheetah's ten demonstrations tumble: by their mean, tumbling now and then is right.)
+(It is the median because three of HalfCheetah's ten demonstrations tumble, and their mean would favour tumbling.)
 
-The trial with the largest (1) is chosen. The true violations stand beside it, and the trial that they would have
-chosen, so that one sees what the choice was worth.
+The trial with the largest (1) is chosen. The table also shows the true violations and the trial that they would have
+chosen, so that readers can judge the choice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tacit.sweep import Job
 Number = Callable[[Record], float]
 Trials = Mapping[str, Sequence[Settings]]
 MOST = 2.0
-"""What is drawn of a return over the median demonstration: some stand still in a world where every step costs."""
+"""Largest drawn ratio to the median demonstration. Some agents stand still in a world where every step costs."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Tuning:
     groups: tuple[str, ...]
     trials: Trials
     before: Mapping[str, Settings]
-    """What the presets had when the trials were made, where the chosen trial has replaced it since."""
+    """Settings of the presets when the trials were made, if the chosen trial has replaced them since."""
     earned: Number
     """The return of a run."""
     truth: Number
-    """What the true constraint says of a run: the more the better."""
+    """A score of a run from the true constraint; larger is better."""
     columns: Mapping[str, Callable[[Sequence[Record]], str]]
-    """What the table shows of the runs of a trial beside the score."""
+    """Columns of the table beside the score."""
     marks: Mapping[str, Number] = field(default_factory=dict)
-    """What the figure shows beside the return, over the demonstrations'."""
+    """Further marks in the figure, relative to the demonstrations' return."""
 
     @property
     def changed(self) -> dict[str, Settings]:
-        """What each trial changes, by its name."""
+        """The settings that each trial changes, by its name."""
         return {
             f"{algo}, trial {number}": change
             for algo, changes in self.trials.items()
@@ -64,7 +64,7 @@ class Tuning:
 
     @property
     def rows(self) -> dict[str, Row]:
-        """The trials."""
+        """A row per trial."""
         algos = {name: name.partition(",")[0] for name in self.changed}
         return {
             name: Row(algos[name], settings={**self.before.get(algos[name], {}), **change})
@@ -81,7 +81,7 @@ class Tuning:
         return max(0.0, 1.0 - abs(self.earned(run) / run["typical"] - 1.0))
 
     def chosen(self, results: Results, algo: str, by: Number | None = None) -> str | None:
-        """The trial with the largest mean (of the score), among those that have runs in all worlds."""
+        """The trial with the largest mean score, among those that have runs in all worlds."""
         means = {}
         for name, row in self.rows.items():
             runs_by_group = [runs_of(results, group, name) for group in self.groups]
@@ -90,7 +90,7 @@ class Tuning:
         return max(means, key=lambda name: means[name]) if means else None
 
     def table(self, experiment: Experiment, results: Results) -> str:
-        """Which trial is chosen, and every trial."""
+        """A table of the chosen trials, and one of all trials."""
         head = ("method", "chosen", "settings", "the truth would choose")
         lines = ["**chosen without the truth**", "", *header(head)]
         for algo in self.trials:
@@ -110,7 +110,7 @@ class Tuning:
         return "\n".join([*lines, "", note]) + "\n"
 
     def figure(self, experiment: Experiment, results: Results) -> bytes:
-        """What every trial earns, over what the median demonstration does."""
+        """The return of every trial divided by that of the median demonstration."""
         names, algos = rows_in(results, list(self.changed)), list(self.trials)
         marks = {"return": ("o", self.earned), **{label: ("x", of) for label, of in self.marks.items()}}
         with style():
@@ -163,7 +163,8 @@ ROBOTS = Tuning(
             {"lr_constraint": 0.05},
             {"multiplier_lr": 0.02},
             {"anneal": 1.0},
-            # Four more: the first ones left alone what makes its cost vanish beside a cloned policy (docs/results.md).
+            # Four more trials. The first four do not change the setting that makes the cost vanish after a cloned start
+            # (docs/results.md).
             {"lr_constraint": 0.05, "delta": 0.0},
             {"delta": 0.0},
             {"lr_constraint": 0.05, "delta": 0.05},
@@ -196,8 +197,8 @@ ROBOTS = Tuning(
 SLIPS = (0.1, 0.3)
 GRID = Tuning(
     groups=tuple(map(slip_name, SLIPS)),
-    # Here everybody begins from nothing and soon walks straight through the wall: either the wall has its price by
-    # then, or one begins where the demonstrators go.
+    # In the gridworld all methods begin untrained and soon walk straight through the wall. Either the cost of the wall
+    # is learned by then, or the policy has to begin as a clone of the demonstrators.
     trials={
         "mce": ({}, {"lr_zeta": 1e-3}, {"minibatches": 300}, {"start": "clone"}),
         "gacl": (
@@ -238,5 +239,5 @@ def collect(job: Job, run: Run) -> Record:
 
 
 def collect_grid(job: Job, run: Run) -> Record:
-    """The same in the gridworld."""
+    """The numbers of a run in the gridworld, and the median return of its demonstrations."""
     return {**records.collect_grid(job, run), "typical": float(np.median(run.demonstrations().returns))}

@@ -1,4 +1,4 @@
-"""The one place where files are opened. What is opened is a regular file, and in a run folder nothing is a link.
+"""The one place where files are opened. Only regular files are opened, and a run folder may contain no links.
 
 A run folder may come from anybody. If its log were a link to a file elsewhere, adding a line would change that file; if
 its settings were a pipe, reading them would never end. So:
@@ -56,19 +56,19 @@ _guarded: set[str] = set()
 
 
 def guard(folder: AnyPath) -> None:
-    """From now on, nothing below this folder may be a link."""
+    """Forbid links below this folder from now on."""
     _guarded.add(os.path.abspath(folder))
 
 
 def guarded_root(path: AnyPath) -> Path | None:
-    """The outermost guarded folder that a path lies below, as the path spells it; None when there is none."""
+    """The outermost guarded folder above a path, as the path spells it; None if there is none."""
     if not _guarded:
         return None
     return next((up for up in reversed(Path(path).parents) if os.path.abspath(up) in _guarded), None)
 
 
 class _Place:
-    """A name in a folder: `at` and `keywords` are what the functions of `os` want to hear."""
+    """A name in an open folder. `at` and `folder` are arguments for the functions of `os`."""
 
     def __init__(self, path: Path, folder: int | None, guarded: bool) -> None:
         self.path, self.folder, self.guarded = path, folder, guarded
@@ -79,7 +79,7 @@ class _Place:
         return name if self.folder is not None else os.fspath(self.path.with_name(name))
 
     def status(self) -> os.stat_result | None:
-        """Of the entry itself, or outside of guarded folders of what a link leads to; None when there is nothing."""
+        """Status of the entry; outside guarded folders, of the target of a link. None if nothing is there."""
         try:
             return os.stat(self.at(), dir_fd=self.folder, follow_symlinks=not self.guarded)
         except (FileNotFoundError, NotADirectoryError):
@@ -92,7 +92,8 @@ class _Place:
 
 @contextmanager
 def _place(path: AnyPath, *, make: bool = False) -> Iterator[_Place]:
-    """Where a path leads, its folder held open. `make` makes missing folders. UserError for a link on the way."""
+    """The place that a path names, with its folder open. `make` makes missing folders. UserError for links on the
+    way."""
     path = Path(path)
     if not path.name or path.name == "..":
         raise UserError(f"{path} is a folder, not a regular file")
@@ -162,7 +163,7 @@ def _check(place: _Place, status: os.stat_result) -> None:
 
 
 def _opened(place: _Place, flags: int, mode: str) -> BinaryIO:
-    """The file, checked before it is opened, because opening a device can do something, and again afterwards."""
+    """Open the file. It is checked before, because opening a device can have effects, and again afterwards."""
     status = place.status()
     if status is not None:
         _check(place, status)
@@ -188,7 +189,7 @@ def _opened(place: _Place, flags: int, mode: str) -> BinaryIO:
 
 
 def reading(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> BinaryIO:
-    """A regular file, open for reading; UserError naming it when it is missing, unreadable, too large or no file."""
+    """Open a regular file for reading; UserError that names it if it is missing, unreadable, too large or no file."""
     try:
         with _place(path) as place:
             file = _opened(place, os.O_RDONLY, "rb")
@@ -201,13 +202,13 @@ def reading(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> BinaryIO:
     size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
         file.close()
-        raise UserError(f"{path} has {size} bytes, too many: at most {max_bytes} are read")
+        raise UserError(f"{path} has {size} bytes, which is too many: at most {max_bytes} are read")
     logger.debug("reading %s", path)
     return file
 
 
 def read_bytes(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The bytes of a file; UserError naming it when it is missing, unreadable, too large or no regular file."""
+    """The bytes of a file; UserError that names it if it is missing, unreadable, too large or not a regular file."""
     with reading(path, max_bytes=max_bytes) as file:
         try:
             return file.read()
@@ -216,7 +217,7 @@ def read_bytes(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether there is anything of that name, be it a link that leads nowhere. UserError for a link on the way."""
+    """Whether the name exists, including a link to nowhere. UserError for a link on the way."""
     try:
         with _place(path) as place:
             os.stat(place.at(), dir_fd=place.folder, follow_symlinks=False)
@@ -231,9 +232,9 @@ def exists(path: AnyPath) -> bool:
 
 @contextmanager
 def writing(path: AnyPath) -> Iterator[BinaryIO]:
-    """Open `path` for binary writing: it appears, complete, when the block ends, and is left alone if the block raises.
+    """Open `path` for binary writing. The file appears, complete, when the block ends; it is unchanged if that raises.
 
-    Missing parent folders are made. In place of a link that the user has typed, the new file appears.
+    Missing parent folders are made. A link that the user has typed is replaced by the new file.
     """
     with _place(path, make=True) as place:
         try:
@@ -254,7 +255,7 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
         except BaseException as error:
             with suppress(OSError):
                 os.unlink(place.at(draft), dir_fd=place.folder)
-            # A full disk does not say which file it is about, and nobody knows the temporary names.
+            # The error of a full disk names no file, and users do not know the temporary names.
             if isinstance(error, OSError) and error.filename in (None, *known_as):
                 error.filename, error.filename2 = os.fspath(path), None
             raise
@@ -264,7 +265,7 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
 
 @contextmanager
 def written_elsewhere(path: AnyPath) -> Iterator[Path]:
-    """For other people's writers, which want a path: a file of the same name in a folder of its own, moved here last.
+    """A path for other writers: a file of the same name in a temporary folder, moved to `path` at the end.
 
     A draft beside the destination would have a name that can be guessed, and a link could lie there.
     """
@@ -276,7 +277,7 @@ def written_elsewhere(path: AnyPath) -> Iterator[Path]:
 
 
 def _sync_folder(place: _Place) -> None:
-    """Make a rename last through a power cut; not every platform can open a folder, and then there is nothing to do."""
+    """Make a rename survive a power cut. Where a platform cannot open folders, this does nothing."""
     with suppress(OSError):
         if place.folder is not None:
             os.fsync(place.folder)
@@ -290,7 +291,7 @@ def _sync_folder(place: _Place) -> None:
 
 @contextmanager
 def appending(path: AnyPath) -> Iterator[BinaryIO]:
-    """A file that grows in place, made if it is missing ("a+b"). UserError for a link or anything but a regular file.
+    """Open a file that grows in place ("a+b"), made if missing. UserError for a link or anything but a regular file.
 
     A file that has a second name elsewhere (a hard link) is replaced by a copy first: the other one stays as it is.
     """
@@ -305,7 +306,7 @@ def appending(path: AnyPath) -> Iterator[BinaryIO]:
 
 
 def opened_in_place(path: AnyPath, *, make: bool = True) -> BinaryIO:
-    """A file open for reading and adding to it ("a+b"), never through a link, whoever has typed the path."""
+    """Open a file for reading and appending ("a+b"), never through a link, whoever typed the path."""
     with _place(path) as place:
         place.guarded = True
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if make else 0)
@@ -313,7 +314,7 @@ def opened_in_place(path: AnyPath, *, make: bool = True) -> BinaryIO:
 
 
 def remove(path: AnyPath) -> None:
-    """Remove a file, or the link itself; nothing happens when there is none. UserError for a folder."""
+    """Remove a file, or the link itself; do nothing if there is none. UserError for a folder."""
     try:
         with _place(path) as place:
             status = os.stat(place.at(), dir_fd=place.folder, follow_symlinks=False)
@@ -325,7 +326,7 @@ def remove(path: AnyPath) -> None:
 
 
 def move(old: AnyPath, new: AnyPath) -> None:
-    """Rename a file, replacing what is there."""
+    """Rename a file, replacing any file of the new name."""
     with _place(old) as place, _place(new, make=True) as target:
         for end in (place, target):
             status = end.status()
@@ -335,7 +336,7 @@ def move(old: AnyPath, new: AnyPath) -> None:
 
 
 def subfolder(path: AnyPath) -> Path:
-    """A folder for other people's writers, made if it is missing; UserError when it is a link or a file."""
+    """A folder for other writers, made if missing; UserError if it is a link or a file."""
     path = Path(path)
     if path.is_symlink():
         raise UserError(_refusal(path, "a link", True, "folder"))
@@ -344,7 +345,7 @@ def subfolder(path: AnyPath) -> Path:
 
 
 def listed(folder: AnyPath, pattern: str) -> list[Path]:
-    """Entries of a folder that match a pattern, sorted; [] when there is no folder, UserError when it is a link."""
+    """Sorted entries of a folder that match a pattern; [] if there is no folder, UserError if it is a link."""
     folder = Path(folder)
     try:
         with _place(folder / "file"):
@@ -354,6 +355,6 @@ def listed(folder: AnyPath, pattern: str) -> list[Path]:
 
 
 def drafts(folder: AnyPath) -> list[Path]:
-    """What killed writers left below a folder; links are not followed."""
+    """Remove temporary files of killed writers below a folder, without following links."""
     below = os.walk(folder, followlinks=False)
     return [Path(up) / name for up, _, names in below for name in fnmatch.filter(names, f".*{TMP_SUFFIX}")]

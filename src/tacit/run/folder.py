@@ -60,7 +60,7 @@ class Run:
         self.observers: list[Callable[[str, Mapping[str, Any]], None]] = []
         """Called with ("metrics" or "eval", record) for every line that is logged; see `tacit.run.sinks`."""
         self.history: History = UNCHANGED
-        """How the settings of its method have changed; set by the code that trains in the folder."""
+        """How the settings of the method have changed; set by the code that trains in the folder."""
         self._lock: BinaryIO | None = None
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Run:
         command: str | None = None,
         history: History = UNCHANGED,
     ) -> Run:
-        """The folder for these settings under `root`: a new one, or the existing one when it was started before.
+        """The folder for these settings under `root`: a new one, or an existing one that was started before.
 
         `demos` is {"path": ..., "sha256": ...}; the path is for the reader, the hash decides about the folder's name.
         `history` says how the method's settings have changed since earlier runs (see `tacit.run.naming`).
@@ -105,7 +105,7 @@ class Run:
                 raise UserError(f"cannot make the run folder {path}: {error.strerror}") from None
             lock = acquire(path / ".lock")
             try:
-                if not (path / "config.json").exists():  # nobody was faster
+                if not (path / "config.json").exists():  # no other process has made it meanwhile
                     storage.write_json(path / "provenance.json", provenance(command))
                     # The configuration comes last: a folder that has one is complete enough to open.
                     storage.write_json(path / "config.json", settings)
@@ -121,7 +121,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Run:
-        """An existing run folder; UserError that says which file is wrong and what to do about it."""
+        """An existing run folder; UserError that says which file is wrong and how to fix it."""
         path = Path(path)
         if not path.is_dir():
             raise UserError(f"there is no run folder {path}" + (" (it is a file)" if path.exists() else ""))
@@ -177,10 +177,10 @@ class Run:
             self._lock = None
 
     def _go_back_to_checkpoint(self) -> None:
-        """Drop what came after the newest intact checkpoint: that work will be done, and logged, again."""
+        """Drop log lines after the newest intact checkpoint, because that work will be done and logged again."""
         newest, files = self._newest_checkpoint(), self._checkpoint_files()
         if newest is None and files:
-            # Starting again in silence would throw away what may be days of work, and the logs of it.
+            # A silent restart could throw away days of work and its logs.
             raise UserError(
                 f"every checkpoint in {files[0].parent} is damaged ({', '.join(file.name for file in files)}): "
                 "put back a copy of one, or remove that folder to start the run again"
@@ -192,7 +192,7 @@ class Run:
             storage.truncate_jsonl(self.path / log, newest[2]["lines"][log] if newest else 0)
         before = self._provenance()
         again = {key: value for key, value in provenance("").items() if key in ("versions", "commit", "started")}
-        if newest is None:  # nothing is kept of what was done before: all of it is done now, by this code
+        if newest is None:  # no earlier work is kept, so all of it is done by this code
             self.write("provenance.json", {**before, **again})
             return
         earlier = before.get("resumed")
@@ -202,13 +202,13 @@ class Run:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def log(self, metrics: Mapping[str, Any]) -> None:
-        """Add one outer iteration's numbers to metrics.jsonl."""
+        """Add the numbers of one outer iteration to metrics.jsonl."""
         storage.append_jsonl(self.path / "metrics.jsonl", metrics)
         for observer in self.observers:
             observer("metrics", metrics)
 
     def log_eval(self, record: Mapping[str, Any]) -> None:
-        """Add one evaluation's numbers to eval.jsonl."""
+        """Add the numbers of one evaluation to eval.jsonl."""
         storage.append_jsonl(self.path / "eval.jsonl", record)
         for observer in self.observers:
             observer("eval", record)
@@ -224,7 +224,7 @@ class Run:
     def save_checkpoint(
         self, step: int, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Everything that is needed to go on from `step`; older checkpoints than the last two are removed."""
+        """Write everything needed to continue from `step`. Only the last two checkpoints are kept."""
         lines = {}
         for log in _LOGS:
             storage.sync(self.path / log)
@@ -240,7 +240,7 @@ class Run:
             disk.remove(old)
 
     def latest_checkpoint(self) -> tuple[int, dict[str, np.ndarray], dict[str, Any]] | None:
-        """(step, arrays, metadata) of the newest intact checkpoint; a damaged one is passed over with a warning."""
+        """(step, arrays, metadata) of the newest intact checkpoint; damaged ones are skipped with a warning."""
         newest = self._newest_checkpoint()
         return newest and (newest[0], newest[1], newest[2]["metadata"])
 
@@ -265,19 +265,19 @@ class Run:
         return self.path / "checkpoints" / f"step-{step:08d}.safetensors"
 
     def _checkpoint_files(self) -> list[Path]:
-        """Newest first."""
+        """Checkpoint files, newest first."""
         files = disk.listed(self.path / "checkpoints", "step-*.safetensors")
         return sorted((file for file in files if _step_of(file) >= 0), key=_step_of, reverse=True)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
     def save_model(self, name: str, arrays: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> None:
-        """model/NAME.safetensors with the card inside, so that the file alone suffices, and NAME.json to read it by."""
+        """Write model/NAME.safetensors with the card inside, so the file alone suffices, and NAME.json for readers."""
         storage.save_arrays(self.path / "model" / f"{name}.safetensors", arrays, card)
         storage.write_json(self.path / "model" / f"{name}.json", card)
 
     def load_model(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """(arrays, card); UserError when the run has not got that far or the file is damaged."""
+        """(arrays, card); UserError if the run has no such model yet or the file is damaged."""
         file = self.path / "model" / f"{name}.safetensors"
         if not file.exists():
             hint = "the run folder is incomplete" if self.done else f"finish it first with `tacit resume {self.path}`"
@@ -285,7 +285,7 @@ class Run:
         return storage.load_arrays(file)
 
     def demonstrations(self) -> Demonstrations:
-        """What the run was given: the copy in the folder, or the file that it was started with."""
+        """The demonstrations of the run: the copy in the folder, or the file that it was started with."""
         from tacit.demos import load
 
         recorded = self.config.get("demos") or {}
@@ -293,20 +293,20 @@ class Run:
             if file is not None and Path(file).exists():
                 demos = load(file)
                 if demos.sha256 != recorded.get("sha256", demos.sha256):
-                    raise UserError(f"{file} holds other demonstrations than those that {self.path} was started with")
+                    raise UserError(f"{file} holds other demonstrations than {self.path} was started with")
                 return demos
         raise UserError(f"{self.path} has no demonstrations (demos.npz is missing): start the run again")
 
     def learned_from(self) -> Demonstrations:
-        """The demonstrations without those that the setting `demonstrations` left aside."""
+        """The demonstrations that the run learned from, without those that the setting `demonstrations` leaves out."""
         return self.demonstrations().first(int(self.config["config"].get("demonstrations") or 0))
 
     def write(self, name: str, obj: object) -> None:
-        """A further JSON file of the folder, such as certificate.json."""
+        """Write a further JSON file of the folder, such as certificate.json."""
         storage.write_json(self.path / name, obj)
 
     def read(self, name: str) -> Any:
-        """The content of a JSON file of the folder."""
+        """Read a JSON file of the folder."""
         return storage.read_json(self.path / name)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -317,7 +317,7 @@ class Run:
         storage.atomic_write_text(self.path / "DONE", finished + "\n")
 
     def _provenance(self) -> dict[str, Any]:
-        """What was recorded at the start; {} with a warning if it is lost, because the run is worth more."""
+        """What was recorded at the start; {} with a warning if it is lost, because the run is still usable."""
         try:
             return dict(self.read("provenance.json"))
         except (UserError, TypeError, ValueError) as error:
@@ -330,21 +330,21 @@ class Run:
 
 
 def _sound_demos(demos: Any) -> bool:
-    """None, or a hash and perhaps a path."""
+    """Whether the value is None, or names demonstrations by a hash and perhaps a path."""
     if demos is None:
         return True
     return isinstance(demos, dict) and all(isinstance(demos.get(key), str | None) for key in ("sha256", "path"))
 
 
 def _sound_header(header: Mapping[str, Any]) -> bool:
-    """Of a checkpoint: a step, the lengths of the logs then, and what the learner added."""
+    """Whether the value is the header of a checkpoint: a step, the lengths of the logs, and the learner's entries."""
     lines = header.get("lines")
     counts = [header.get("step"), *(lines.get(log) for log in _LOGS)] if isinstance(lines, dict) else [None]
     return all(type(count) is int and count >= 0 for count in counts) and isinstance(header.get("metadata"), dict)
 
 
 def _step_of(checkpoint: Path) -> int:
-    """The step in a checkpoint's name, -1 when it has none."""
+    """The step in a checkpoint's name; -1 if it has none."""
     digits = checkpoint.stem.removeprefix("step-")
     return int(digits) if digits.isascii() and digits.isdigit() else -1
 
@@ -354,7 +354,7 @@ def _step_of(checkpoint: Path) -> int:
 
 
 def provenance(command: str | None = None) -> dict[str, Any]:
-    """Where numbers come from: versions, commit, processor, threads, command line and the time."""
+    """Where numbers come from: versions, commit, processor, threads, command line and time."""
     return {
         "versions": {"python": platform.python_version(), **versions(_VERSIONED)},
         "commit": _commit(),
@@ -369,7 +369,7 @@ def provenance(command: str | None = None) -> dict[str, Any]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Installed versions, without importing anything."""
+    """Installed versions, found without importing packages."""
     installed = {}
     for package in packages:
         try:
@@ -380,7 +380,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree that this package runs from, `-dirty` when changed; None when it is installed."""
+    """The commit of the source tree, with `-dirty` if it was changed; None for an installed package."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one process writes, a second one is told who it is.
+"""The lock of a run folder. One process writes; any other is told which one it is.
 
 The operating system frees the lock when its owner dies, however it dies, so there are no stale locks to judge: a file
 that a dead process left behind is nobody's, and is taken over. What the file says (process, host, time) is only for the
@@ -24,7 +24,7 @@ class RunInUse(UserError):
 
 
 def in_use(path: Path) -> str | None:
-    """Who is writing into a run folder just now, in words; None when nobody is."""
+    """The process that is writing into a run folder, in words; None if there is none."""
     disk.guard(path)
     lock = path / ".lock"
     if disk.exists(lock):
@@ -41,7 +41,7 @@ def acquire(path: Path) -> BinaryIO:
             file = disk.opened_in_place(path)
         except OSError as error:
             raise UserError(f"cannot write into the run folder {path.parent}: {error.strerror}") from None
-        if os.fstat(file.fileno()).st_nlink > 1:  # what it says of its owner would be written there, too
+        if os.fstat(file.fileno()).st_nlink > 1:  # the owner would be written into the other file, too
             file.close()
             raise UserError(f"{path} is also the name of another file (a hard link), which a lock never is: remove it")
         try:
@@ -55,7 +55,7 @@ def acquire(path: Path) -> BinaryIO:
             warnings.warn(
                 f"this file system has no locks ({error.strerror}); start only one process per run", stacklevel=3
             )
-        # The former owner removes the file as it leaves: make sure that the one locked is the one that others will see.
+        # The former owner removes the file when it ends. Make sure that the locked file is the one that others see.
         try:
             current = os.lstat(path).st_ino == os.fstat(file.fileno()).st_ino
         except FileNotFoundError:
@@ -63,7 +63,7 @@ def acquire(path: Path) -> BinaryIO:
         if current:
             break
         file.close()
-    # Unbuffered, and not worth failing for: on a full disk closing the file would try again.
+    # Unbuffered, because on a full disk closing the file would try again. A failure is ignored.
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -81,7 +81,7 @@ def release(path: Path, file: BinaryIO) -> None:
 
 
 def _lock_file(file: BinaryIO) -> None:
-    """Exclusive, not waiting: BlockingIOError when another process has it."""
+    """Lock exclusively without waiting; BlockingIOError if another process holds the lock."""
     try:
         import fcntl
     except ImportError:  # Windows

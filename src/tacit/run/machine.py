@@ -19,7 +19,7 @@ from typing import Any
 
 
 def usable_cpus() -> int:
-    """Number of processors that this process may use; in a container, fewer than the machine has."""
+    """Number of processors that this process may use; a container may have fewer than the machine."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -34,13 +34,13 @@ def _controller() -> Any:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it NumPy and SciPy multiply and factorise with one thread; afterwards as before."""
+    """A context in which NumPy and SciPy use one thread for linear algebra."""
     with _controller().limit(limits=1, user_api="blas"):
         yield
 
 
 def compiled_cache() -> dict[str, str]:
-    """Environment variables for a process that is to use the cache; those that the user has set stay."""
+    """Environment variables for a process that should use the cache; variables that the user has set stay."""
     wanted = {
         "JAX_COMPILATION_CACHE_DIR": str(folder()),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -55,13 +55,13 @@ def folder() -> Path:
 
 
 def _processor() -> str:
-    """What the processor can do, as far as the system says."""
+    """The features of the processor, if the system reports them."""
     said = _cpuinfo(r"^(flags|Features)\s*:.*$")
     return f"{platform.machine()} {platform.processor()} {said.group() if said else ''}"
 
 
 def processor_name() -> str:
-    """The name of the processor, as far as the system says."""
+    """The name of the processor, if the system reports it."""
     said = _cpuinfo(r"^model name\s*:\s*(.+)$")
     return said[1].strip() if said else platform.processor() or platform.machine()
 

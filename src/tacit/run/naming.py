@@ -1,4 +1,4 @@
-"""Names of run folders, made from the settings; and how the settings of a method have changed since earlier runs."""
+"""Names of run folders, made from the settings, and the changes of a method's settings since earlier runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tacit.run import storage
 
 @dataclass(frozen=True)
 class History:
-    """How the settings of a method have changed, so that names of earlier runs stay what they are."""
+    """How the settings of a method have changed. Names of earlier runs stay the same."""
 
     added: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that came later, with what was done before: at that value they are not part of a name."""
+    """Settings that were added later, with the value for the earlier behaviour, which is not part of a name."""
     retired: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    """Settings that are gone: (the only value that worked, why it is gone). They are still part of a name."""
+    """Settings that were removed: (the only value that worked, why it was removed). They are still part of a name."""
     revision: Callable[[Mapping[str, Any]], int] = lambda config: 1
-    """2 or more where the same settings mean something else today: earlier runs are not taken for runs of today."""
+    """2 or more if the same settings have a new meaning, so that earlier runs do not count as runs of today."""
 
 
 UNCHANGED = History()
@@ -38,7 +38,7 @@ def _slug(text: str) -> str:
 
 
 def identity(settings: Mapping[str, Any], history: History) -> Any:
-    """What makes two runs the same run, in the form in which it is read back from disk."""
+    """The identity of a run, in the form in which it is read back from disk."""
     demos = settings["demos"]
     config = {name: value for name, (value, _) in history.retired.items()} | dict(settings["config"])
     identity = {**settings, "demos": None if demos is None else demos.get("sha256")}

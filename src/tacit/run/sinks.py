@@ -1,4 +1,4 @@
-"""Curves elsewhere: TensorBoard and Weights & Biases, as observers of `Run.log` and `Run.log_eval`.
+"""Curves in TensorBoard and Weights & Biases, as observers of `Run.log` and `Run.log_eval`.
 
     with observed(run, ["tensorboard", "wandb"]):
         ...                                       every algorithm logs as always
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 QUEUED = 10_000
-"""Records that may wait. Beyond, they are dropped: a hanging server must not fill the memory."""
+"""Largest number of waiting records. Further ones are dropped, so a hanging server cannot fill the memory."""
 PATIENCE = 60.0
-"""Seconds that the end of a run waits for a sink to write what it has."""
+"""Seconds that the end of a run waits for a sink to finish writing."""
 
 
 class Writer(Protocol):
-    """What takes the numbers in the end."""
+    """A writer that receives the numbers."""
 
     def write(self, numbers: Mapping[str, float], step: int) -> None: ...
 
@@ -45,7 +45,7 @@ class Writer(Protocol):
 
 
 def names_of(option: str | None) -> list[str]:
-    """["tensorboard", "wandb"] from "tensorboard,wandb"; UserError for what does not exist or is not installed."""
+    """["tensorboard", "wandb"] from "tensorboard,wandb"; UserError for one that does not exist or is not installed."""
     names = [name.strip() for name in (option or "").split(",") if name.strip()]
     for name in names:
         if name not in PACKAGES:
@@ -57,7 +57,7 @@ def names_of(option: str | None) -> list[str]:
 
 @contextmanager
 def observed(run: Run, names: Sequence[str]) -> Iterator[None]:
-    """While this lasts, what the run logs also goes to these sinks."""
+    """A context in which the run's log also goes to these sinks."""
     with ExitStack() as stack:
         for name in names:
             sink = _Sink(name, run)
@@ -68,7 +68,7 @@ def observed(run: Run, names: Sequence[str]) -> Iterator[None]:
 
 
 def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The finite numbers of a record, nested ones as a/b; of {"value": v, "low": ..., ...} only v."""
+    """The finite numbers of a record, with nested ones as a/b; of {"value": v, "low": ..., ...} only v."""
     numbers: dict[str, float] = {}
     for key, value in record.items():
         name = f"{prefix}{key}"
@@ -81,7 +81,7 @@ def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class _Sink:
-    """A thread that hands records to a writer, and gives up quietly."""
+    """A thread that passes records to a writer. If the writer fails, it stops with one warning."""
 
     def __init__(self, name: str, run: Run) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class _Sink:
             try:
                 self._queue.put_nowait((kind, dict(record)))
             except queue.Full:
-                self._failure = f"it has not taken the last {QUEUED} records"
+                self._failure = f"it has not accepted the last {QUEUED} records"
         self._tell()
 
     def close(self) -> None:
@@ -113,13 +113,13 @@ class _Sink:
         self._tell()
 
     def _tell(self) -> None:
-        """The one warning, in the thread of the run: warnings of other threads get lost."""
+        """Give the one warning from the thread of the run, because warnings from other threads get lost."""
         if self._failure is not None and not self._told:
             self._told = True
             what = self._failure
             reason = what if isinstance(what, str) else f"{type(what).__name__}: {' '.join(str(what).split())}"
             warnings.warn(
-                f"nothing more of {self._run.name} is logged to {self.name}, and the run goes on: {reason}",
+                f"{self._run.name} is no longer logged to {self.name} ({reason}); the run continues",
                 stacklevel=3,
             )
 
@@ -134,7 +134,7 @@ class _Sink:
                     writer = WRITERS[self.name](self._run, last)
                 skipped = {key: value for key, value in record.items() if key not in ("steps", "iteration")}
                 writer.write(flat(skipped, "eval/" if kind == "eval" else ""), last)
-        # Other people's code, servers and disks: whatever it is, the run is worth more.
+        # Foreign code, servers and disks may fail in any way. The run must not fail with them.
         except BaseException as error:
             self._failure = error
         finally:

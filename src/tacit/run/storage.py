@@ -1,4 +1,4 @@
-"""Files on disk: atomic, readable without running code, and loud when damaged.
+"""Files on disk. Writing is atomic, reading runs no code, and damage is reported.
 
 Every file appears whole or not at all: it is written beside its destination, flushed to disk and renamed. The one
 exception is the JSON-lines log, which grows line by line; there a torn last line is what a killed process leaves behind
@@ -48,7 +48,7 @@ def to_json(obj: object, *, indent: int | None = None, sort_keys: bool = False) 
 
 
 def from_json(text: str | bytes) -> Any:
-    """The inverse of `to_json`; raises ValueError when `text` is not JSON in UTF-8."""
+    """The inverse of `to_json`; ValueError if `text` is not JSON in UTF-8."""
     text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
     value = _restore(json.loads(text))
     if "\\u" in text:  # half of a surrogate pair can be spelled, but never be written to a file again
@@ -86,7 +86,7 @@ def write_json(path: AnyPath, obj: object) -> None:
 
 
 def read_json(path: AnyPath) -> Any:
-    """Read a JSON file; UserError naming the file when it is missing, unreadable or damaged."""
+    """Read a JSON file; UserError that names the file if it is missing, unreadable or damaged."""
     data = read_bytes(path, max_bytes=MAX_JSON_BYTES)
     try:
         return from_json(data)
@@ -95,13 +95,13 @@ def read_json(path: AnyPath) -> Any:
 
 
 FREE_BYTES = 1 << 25
-"""What a compressed file may unpack to whatever its own size."""
+"""Bytes that any compressed file may unpack to, whatever its size."""
 GROWTH = 100
-"""How many times its own size beyond that; data that anybody wants to keep do not shrink to a hundredth."""
+"""Factor of its own size that a compressed file may unpack to beyond that. Real data do not compress to a hundredth."""
 
 
 def may_unpack(size: int, limit: int) -> int:
-    """Bytes that a compressed file of `size` bytes may unpack to, `limit` at most: a small bomb stays small."""
+    """Bytes that a compressed file of `size` bytes may unpack to, at most `limit`, so a small bomb stays small."""
     return min(limit, max(FREE_BYTES, GROWTH * size))
 
 
@@ -129,7 +129,7 @@ def save_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray], metadata: Mappi
 
 
 def load_arrays(path: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `save_arrays` wrote: (arrays, metadata). UserError when the file is missing, truncated or altered.
+    """Read the file of `save_arrays`: (arrays, metadata). UserError if it is missing, truncated or altered.
 
     A safetensors file from elsewhere loads too, with empty metadata and no check of the content.
     """
@@ -185,7 +185,7 @@ def sha256_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
-    """Add one line. What a killed writer left of an unfinished line is cut off first, so lines never run together."""
+    """Add one line. An unfinished line of a killed writer is cut off first, so lines never run together."""
     line = (to_json(record) + "\n").encode("utf-8")
     try:
         with disk.appending(path) as file:
@@ -196,12 +196,12 @@ def append_jsonl(path: AnyPath, record: Mapping[str, Any]) -> None:
                 file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
     except OSError as error:
-        error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk does not say
+        error.filename = os.fspath(path) if error.filename is None else error.filename  # a full disk names no file
         raise
 
 
 def read_jsonl(path: AnyPath) -> list[dict[str, Any]]:
-    """The records of a JSON-lines file, [] when there is none; a torn last line is ignored, a damaged one an error."""
+    """The records of a JSON-lines file; [] if there is none. A torn last line is ignored, a damaged one is an error."""
     records = []
     for number, line in enumerate(_complete_lines(path), start=1):
         try:
@@ -215,19 +215,19 @@ def read_jsonl(path: AnyPath) -> list[dict[str, Any]]:
 
 
 def count_jsonl(path: AnyPath) -> int:
-    """Number of complete lines, 0 when there is no file."""
+    """Number of complete lines; 0 if there is no file."""
     return len(_complete_lines(path))
 
 
 def sync(path: AnyPath) -> None:
-    """Flush a file to the disk now, if there is one."""
+    """Flush a file to the disk now, if it exists."""
     if disk.exists(path):
         with disk.opened_in_place(path, make=False) as file:
             os.fsync(file.fileno())
 
 
 def truncate_jsonl(path: AnyPath, lines: int) -> None:
-    """Keep the first `lines` complete lines, atomically; UserError when there are fewer."""
+    """Keep the first `lines` complete lines, atomically; UserError if there are fewer."""
     complete = _complete_lines(path)
     if len(complete) < lines:
         raise UserError(f"{path} is damaged: it has {len(complete)} lines where at least {lines} were written")

@@ -1,4 +1,4 @@
-"""What the JSON files of a run folder hold, as types: summary.json, config.json, explanation.json, calibration.json.
+"""Types of the JSON files of a run folder: summary.json, config.json, explanation.json, calibration.json.
 
 The files are the interface between training and everything that reads a run: reports, tables, sweeps, experiments. A
 run leaves out what it has not measured, and older runs lack entries that were added later. The types describe intact
@@ -28,11 +28,11 @@ class Measured(TypedDict):
     n: int
     """Number of episodes, trajectories or states."""
     se: NotRequired[float]
-    """Standard error, of means."""
+    """Standard error; only for means."""
     count: NotRequired[int]
-    """How many, of shares."""
+    """Count; only for shares."""
     upper: NotRequired[float]
-    """One-sided 95 % upper bound, of shares: to quote for a count of 0."""
+    """One-sided 95 % upper bound; only for shares, to quote with a count of 0."""
 
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ class Threshold(TypedDict):
     """The environment's own bound beside the learned one on the same side of the same feature."""
 
     truth: str
-    """'x_position > 0.5'"""
+    """The true bound in words, such as 'x_position > 0.5'."""
     found: str | None
     """The learned bound in the same form; None if there is none on that side."""
     demonstrated: NotRequired[float]
@@ -81,7 +81,7 @@ class Detection(TypedDict):
     on: dict[str, dict[str, float]]
     """{distribution of states: {metric: number}}"""
     rejected: NotRequired[Rejected]
-    """Of the demonstrations that were held out of learning."""
+    """What the threshold rejects of the demonstrations that were held out of learning."""
 
 
 class Blame(TypedDict):
@@ -91,11 +91,11 @@ class Blame(TypedDict):
     blame: float
     """Its weight in the proof."""
     expert: float
-    """Discounted visits that are allowed."""
+    """Allowed discounted visits."""
 
 
 class Budget(TypedDict):
-    """A budget that would do."""
+    """A budget that gives a solution."""
 
     budget: float
     why: str
@@ -113,38 +113,38 @@ class Summary(TypedDict, total=False):
     """summary.json: what a run found."""
 
     status: str
-    """Of an exact run: "optimal", "stationary", "infeasible" or "iteration limit"."""
+    """Status of an exact run: "optimal", "stationary", "infeasible" or "iteration limit"."""
     statement: str
-    """The result in one sentence, by a method that has one."""
+    """The result in one sentence, if the method states one."""
     table: Table
     """What the agents do in the true environment."""
     labels: dict[str, str]
-    """What rows of the table are called, {agent: label}, where the usual names do not fit."""
+    """Labels of table rows, {agent: label}, if the usual names do not fit."""
     demonstrations: Record
     """Plain numbers of the demonstrations; see `Demonstrations.summary`."""
     boundaries: list[Boundary]
-    """Of the constraint map, or of the cost without one: at most five, the one that explains most first."""
+    """Bounds of the constraint map, or else of the cost: at most five, the one that explains most first."""
     cost_quality: dict[str, float]
     """{metric: number} of the cost against the truth; "auroc_cost" is of the cost that drove the policy."""
     detection: dict[str, Detection]
-    """{"cost" | "map": ...} on several distributions of states."""
+    """Detection quality of {"cost" | "map": ...} on several distributions of states."""
     threshold: Threshold
     diagnosis: Diagnosis
-    """Of an exact run without a solution."""
+    """Diagnosis of an exact run without a solution."""
     forbidden: list[list[int]]
-    """Of a greedy run: (row, column) of the forbidden cells, in the order in which they were added."""
+    """Forbidden cells (row, column) of a greedy run, in the order in which they were added."""
     gains: list[float]
-    """Of a greedy run: by how many nats each made a demonstration likelier."""
+    """Gain from each forbidden cell of a greedy run, in nats per demonstration."""
     exact: dict[str, float]
-    """Of a deep run on a gridworld: the policy beside the exact one."""
+    """Comparison of a deep run's policy with the exact one, on a gridworld."""
     source: dict[str, Any]
-    """Of a policy that was trained with a frozen cost: where the cost comes from."""
+    """Source of the frozen cost that a policy was trained with."""
     time: dict[str, float]
     """Seconds of each phase."""
     steps: int
     """Environment steps."""
     resets: int
-    """How often the policy had to start again."""
+    """Number of times that the policy had to start again."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ class DemosSource(TypedDict, total=False):
     """The demonstrations of a run."""
 
     path: str | None
-    """Their file; None if they were made by the run or put into its folder."""
+    """Path of the demonstration file; None if the run made them or they were put into its folder."""
     sha256: str
     calibration: str
-    """SHA-256 of those that were held out for a threshold."""
+    """SHA-256 of the demonstrations that were held out for a threshold."""
 
 
 class RunConfig(TypedDict):
@@ -197,7 +197,7 @@ class Agreement(TypedDict):
     """How far two sets of states agree."""
 
     agreement: float
-    """Share of all states on which they do."""
+    """Share of all states on which they agree."""
     precision: float
     """Share of the first that is in the second; NaN if the first is empty."""
     recall: float
@@ -206,13 +206,13 @@ class Agreement(TypedDict):
 
 
 class Truth(Agreement):
-    """A rule against what the environment says is forbidden."""
+    """A rule compared with the environment's true constraint."""
 
     constraint: str | None
     """The true constraint in words, if the environment states it."""
     note: str
     certain: Agreement
-    """Without the states about which the data decide nothing."""
+    """The same without the states that the data leave open."""
 
 
 class Confidence(TypedDict):
@@ -220,7 +220,7 @@ class Confidence(TypedDict):
 
     members: int
     doubtful: float
-    """Share of the states about which the members disagree."""
+    """Share of the states on which the members disagree."""
     forbidden: float
     """Share of the states that nearly all members forbid."""
     note: str
@@ -232,12 +232,12 @@ class ClauseEntry(TypedDict):
     bounds: list[dict[str, Any]]
     """See `tacit.cost.bounds.Bound.from_json`."""
     share: float
-    """Of what the cost rejects, the part that this clause explains first."""
+    """Share of the rejected states that this clause explains first."""
     text: str
 
 
 class BoundView(TypedDict):
-    """What a picture shows of one bound."""
+    """What to draw for one bound."""
 
     feature: str
     shown: list[float]
@@ -247,31 +247,31 @@ class BoundView(TypedDict):
 
 
 class Alternative(TypedDict):
-    """Another bound that may be the reason as well."""
+    """Another bound that could be the reason instead."""
 
     text: str
     share: float
-    """Of what the cost rejects, the part that lies beyond it."""
+    """Share of the rejected states that lie beyond it."""
 
 
 class _Explanation(TypedDict):
-    """What the two kinds of explanation have in common."""
+    """The common part of both kinds of explanation."""
 
     of: str
     """"map" or "cost"."""
     threshold: float
-    """What costs more is forbidden."""
+    """Threshold of the cost; states that cost more are forbidden."""
     guarantee: str | None
-    """Of a calibrated threshold."""
+    """Guarantee of a calibrated threshold."""
     rule: str
     fidelity: Agreement
-    """The rule against the cost."""
+    """The rule compared with the cost."""
     rejected: dict[str, float]
-    """Share of the states of each agent that the cost rejects."""
+    """Share of each agent's states that the cost rejects."""
     truth: Truth | None
     confidence: Confidence | None
     sentence: str
-    """The rule and what is not known, in one sentence."""
+    """The rule, and what is not known, in one sentence."""
 
 
 class FeatureExplanation(_Explanation):
@@ -281,7 +281,7 @@ class FeatureExplanation(_Explanation):
     clauses: list[ClauseEntry]
     views: list[BoundView]
     also: list[str]
-    """Bounds that the cost draws but that the rule does not need."""
+    """Bounds of the cost that the rule does not need."""
     instead: list[Alternative]
 
 
@@ -294,10 +294,10 @@ class CellExplanation(_Explanation):
     unknown: list[list[int]]
     """Allowed cells that neither a demonstration nor an unconstrained agent enters."""
     extrapolated: list[list[int]]
-    """Forbidden cells that neither a demonstration nor an agent without constraint enters."""
+    """Forbidden cells that neither a demonstration nor an unconstrained agent enters."""
     unknown_in_words: str
     costs: list[float]
-    """Of the cells that are no wall, row by row."""
+    """The cells that are not walls, row by row."""
     layout: list[str]
 
 
@@ -309,10 +309,10 @@ Explanation = FeatureExplanation | CellExplanation
 
 
 class Power(TypedDict, total=False):
-    """What a threshold rejects of trajectories that ought to be rejected; empty without any."""
+    """Share that a threshold rejects of trajectories that it ought to reject; empty if there are none."""
 
     of: str
-    """Whose they are."""
+    """Whose trajectories they are."""
     trajectories: Measured
     steps: float
 
@@ -336,17 +336,17 @@ class CalibrationEntry(TypedDict):
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a number, infinite ones included, NaN and booleans not."""
+    """Whether the value is a number: infinity is one, NaN and booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def value_of(entry: object) -> float | None:
-    """The number of an entry of a table, which is a number or a `Measured`; None if it has none."""
+    """The number of a table's entry, which is a number or a `Measured`; None if there is none."""
     if isinstance(entry, Mapping):
         entry = entry.get("value", entry.get("mean"))
     return float(entry) if is_number(entry) else None
 
 
 def as_mapping(value: object) -> Record:
-    """A JSON object, or an empty one in its place."""
+    """The value if it is a JSON object, else an empty object."""
     return value if isinstance(value, Mapping) else {}

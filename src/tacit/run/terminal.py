@@ -38,7 +38,7 @@ def clean(text: str) -> str:
 
 
 class Cleaned:
-    """A stream that cleans what is written. It says that it is no terminal: nobody should send it codes."""
+    """A stream that cleans the text it writes. It reports that it is no terminal, so nobody sends it control codes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -59,13 +59,13 @@ class Cleaned:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The stream itself, for texts that are clean."""
+    """The stream itself, for text that is already clean."""
     return stream.stream if isinstance(stream, Cleaned) else stream
 
 
 @contextmanager
 def cleaned() -> Iterator[None]:
-    """Within this block, what is printed to stdout and stderr is cleaned."""
+    """A context in which everything printed to stdout and stderr is cleaned."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, Cleaned(raw(stream))) for stream in before)
     try:
@@ -91,7 +91,7 @@ class Update(Protocol):
 
 
 INTERVAL = 2.0
-"""Seconds between plain lines."""
+"""Seconds between plain progress lines."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Training inside a run folder, the same for every method: logs, checkpoints, progress, and what happens on failure.
+"""Training inside a run folder, the same for every method: logs, checkpoints, progress, and messages on failure.
 
 A method is a generator of (state, metrics), one pair per iteration (`Training.learn`). Given a state, it continues as
 if it had never stopped. This module writes the metrics, saves checkpoints by count and by the clock, shows a progress
@@ -28,41 +28,41 @@ Arrays = dict[str, NDArray[Any]]
 Saved = tuple[Arrays, dict[str, Any]]
 """(arrays, JSON metadata) of a state."""
 CHECKPOINT_SECONDS = 180.0
-"""A checkpoint is written at the end of an iteration if the last one is older than this."""
+"""Seconds after which an iteration ends with a checkpoint, counted from the last one."""
 
 
 class State(Protocol):
-    """What every state of a training has."""
+    """The part of a state that all trainings share."""
 
     @property
     def iteration(self) -> int:
-        """Iterations so far."""
+        """Number of iterations so far."""
 
     @property
     def steps(self) -> int:
-        """Environment steps so far."""
+        """Number of environment steps so far."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained, and how it is saved. States are the method's own type."""
+    """A training, and how its state is saved. States have the method's own type."""
 
     learn: Callable[[Any], Iterator[tuple[Any, Metrics]]]
     """(state to continue from, or None) -> (state, metrics) per iteration."""
     to_arrays: Callable[[Any], Saved]
     from_arrays: Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], Any]
-    """The inverse of `to_arrays`; UserError for anything that is not such a state."""
+    """The inverse of `to_arrays`; UserError for anything else."""
     progress_line: Callable[[Any, Metrics], str]
     iterations: int
-    """Of a whole run, for the progress bar."""
+    """Number of iterations of a whole run, for the progress bar."""
     total_steps: int
     checkpoint_every: int
-    """Iterations between checkpoints. There is one after the first iteration, too, and after minutes without any."""
+    """Iterations between checkpoints. There is also one after the first iteration, and after minutes without one."""
     label: str = "learning"
 
 
 def train(run: Run, training: Training) -> Any:
-    """The last state. Continues from the newest checkpoint if there is one."""
+    """Train to the end and return the last state. Continues from the newest checkpoint if there is one."""
     state = start = resume_point(run, training)
     if start is not None and start.steps >= training.total_steps:
         return start
@@ -72,7 +72,7 @@ def train(run: Run, training: Training) -> Any:
         for state, metrics in training.learn(start):
             _require_finite(state, metrics)
             run.log({"iteration": state.iteration, "steps": state.steps, **metrics})
-            # An iteration may be long: nobody should lose more than minutes.
+            # An iteration may be long, and nobody should lose more than minutes.
             due = state.iteration == 1 or time.monotonic() - saved_at > CHECKPOINT_SECONDS
             if due or state.iteration % training.checkpoint_every == 0 or state.steps >= training.total_steps:
                 save_checkpoint(run, training, state)
@@ -113,7 +113,7 @@ def resume_point(run: Run, training: Training) -> Any:
         return training.from_arrays(saved[1], metadata)
     except UserError as error:
         reason = str(error)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # a hash is no signature
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # intact, but not a state
         reason = (
             f"it does not hold the state of this run ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
         )
@@ -125,7 +125,7 @@ def resume_point(run: Run, training: Training) -> Any:
 
 @contextmanager
 def naming_checkpoint(run: Run) -> Iterator[None]:
-    """Within it, a RunFailed also says which checkpoint is kept."""
+    """A context in which a RunFailed also says which checkpoint is kept."""
     try:
         yield
     except RunFailed as error:

@@ -39,7 +39,7 @@ MOST_DOTS = 100
 
 
 def read(path: str | os.PathLike[str]) -> list[Job]:
-    """The jobs of a sweep file; UserError that names the file and the key."""
+    """The jobs of a sweep file; UserError that names the file and a wrong key."""
     tables = read_toml(path)
     try:
         return jobs_of(tables)
@@ -48,7 +48,7 @@ def read(path: str | os.PathLike[str]) -> list[Job]:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of a TOML file; UserError for one that is too large, damaged, or made to be slow to parse."""
+    """The content of a TOML file; UserError if it is too large, damaged, or built to be slow to parse."""
     data = storage.read_bytes(path, max_bytes=MOST_BYTES)
     try:
         text = data.decode("utf-8")
@@ -59,7 +59,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _check_lengths(text: str) -> None:
-    """ValueError for a key of very many parts (a.a.a...), on which Python's parser takes minutes."""
+    """ValueError for a key of very many parts (a.a.a...), which takes Python's parser minutes."""
     for number, line in enumerate(text.split("\n"), start=1):
         pieces = line.split("=")[:-1]  # what stands before an equals sign ends in a key
         if line.lstrip().startswith("[") and "," not in line:
@@ -69,14 +69,14 @@ def _check_lengths(text: str) -> None:
 
 
 def check_keys(table: Mapping[str, Any], keys: tuple[str, ...], where: str = "") -> None:
-    """UserError for a key of a table that is none of these."""
+    """UserError for a key of a table that is not one of `keys`."""
     for key in table:
         if key not in keys:
             raise UserError(f"{where}{': ' if where else ''}there is no key {key!r}; {did_you_mean(key, keys)}")
 
 
 def jobs_of(tables: Mapping[str, Any]) -> list[Job]:
-    """The jobs that a sweep file's content stands for."""
+    """The jobs that the content of a sweep file describes."""
     check_keys(tables, KEYS)
     for key in ("algo", "env"):
         if key not in tables:
@@ -125,7 +125,7 @@ def _names(key: str, value: Any) -> list[str]:
 
 
 def seeds_of(value: Any) -> list[int]:
-    """Seeds of a file: how many, or which; UserError otherwise."""
+    """Seeds from a file, given as a number of seeds or as a list; UserError otherwise."""
     seeds = list(range(value)) if type(value) is int and 0 < value <= MOST_JOBS else value
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise UserError(f"seeds must be a number of seeds or a list of seeds from 0 on, not {_repr(value)}")
@@ -133,7 +133,7 @@ def seeds_of(value: Any) -> list[int]:
 
 
 def _values(name: str, value: Any, is_list: bool = False) -> list[Any]:
-    """The values on an axis. Where a value is a list itself, only a list of lists is an axis."""
+    """The values on an axis. If a value is a list itself, only a list of lists is an axis."""
     values = [value]
     if isinstance(value, list) and (not is_list or (value and all(isinstance(entry, list) for entry in value))):
         values = value
@@ -161,7 +161,7 @@ def _label(name: str, value: Any, places: Mapping[int, int]) -> str:
 
 
 def _repr(value: Any) -> str:
-    """For a message; Python refuses to print numbers of thousands of digits, which hexadecimal TOML can hold."""
+    """A value for a message. Python refuses to print integers of thousands of digits, which TOML can hold."""
     try:
         return repr(value)[:200]
     except ValueError:

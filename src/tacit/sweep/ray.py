@@ -1,4 +1,4 @@
-"""The same jobs on a Ray cluster. All machines must see the folder of the runs, and have this version of Tacit.
+"""Sweeps on a Ray cluster. All machines must see the folder of the runs, and have the same version of Tacit.
 
 Ray only starts the work and says how it ended. What is finished, and where to go on after a crash, is in the run
 folders as always, so Ray's own retries and its object store are not used.
@@ -18,11 +18,11 @@ from tacit.sweep import THREADS, Task
 from tacit.sweep.worker import CRASHED, work
 
 TIMEOUT = 5.0
-"""Seconds after which an address that does not answer is given up."""
+"""Seconds to wait for an address to answer."""
 
 
 class RayCrew:
-    """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, or HOST:PORT."""
+    """Tasks on a cluster: "local" starts one on this machine, "auto" finds one that runs here, HOST:PORT names one."""
 
     def __init__(self, address: str, workers: int | None) -> None:
         check_address(address)
@@ -53,7 +53,7 @@ class RayCrew:
 
     @property
     def size(self) -> int:
-        """As many as the cluster has processors now, unless there is to be a limit."""
+        """The limit if there is one, otherwise the number of processors that the cluster has now."""
         return max(1, self._workers or int(self._ray.cluster_resources().get("CPU", 1)))
 
     def start(self, task: Task) -> Any:
@@ -76,14 +76,14 @@ class RayCrew:
 
 
 def work_in(folder: str, algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, str]:
-    """`work` where the sweep was started: files in jobs are relative to that, and a cluster has a folder of its own."""
+    """Run `work` in the folder where the sweep was started, because jobs name files relative to it."""
     if os.path.isdir(folder):
         os.chdir(folder)
     return work(algo, env, out, wanted)
 
 
 def check_address(address: str) -> None:
-    """UserError within seconds if Ray is not installed or nothing listens there; Ray itself would keep trying."""
+    """UserError within seconds if Ray is not installed or nothing listens there. Ray itself would keep trying."""
     if find_spec("ray") is None:
         raise UserError(f"--ray needs Ray, which is not installed: {install_command('ray')}")
     parts = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d+)", address)

@@ -1,15 +1,15 @@
-"""Many runs: jobs as plain data, worker processes, and nothing done twice or lost.
+"""Many runs: jobs as plain data, and worker processes. No run is done twice, and none is lost.
 
     jobs = [Job("expert", "tacit/Pendulum-v0", seed=seed) for seed in range(5)]
     tasks = run_jobs(jobs, "runs", workers=2)
 
-A job is what `tacit learn` or `tacit expert` is told, and ends in the same run folder. Each runs in a process of its
-own with one thread, because several runs side by side are faster than one with several threads. The run folders are
-the only memory: a finished one is skipped, a begun one goes on from its checkpoint, one that another process is
-writing into is waited for. So a sweep can be stopped and started again at any time, and two of them can share a folder.
+A job has the arguments of `tacit learn` or `tacit expert`, and ends in the same run folder. Each runs in a process of
+its own with one thread, because several runs side by side are faster than one with several threads. The run folders are
+the only memory: a finished one is skipped, a begun one goes on from its checkpoint, one that another process is writing
+into is waited for. So a sweep can be stopped and started again at any time, and two of them can share a folder.
 
 A worker that dies (killed, out of memory, an exception nobody expected) is started again `retries` times; a run that
-says itself that it failed is not, because it would fail again.
+reports a failure is not, because it would fail again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 POLL, PATIENCE = 0.1, 2.0
-"""Seconds between looks at the workers, and at a folder that somebody else is writing into."""
+"""Seconds between checks of the workers, and of a folder that another process is writing into."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run; see `tacit.launch.resolve` for what happens where an entry is not given."""
+    """One run. See `tacit.launch.resolve` for the defaults."""
 
     algo: str
     env: str
@@ -48,10 +48,10 @@ class Job:
     seed: int = 0
     preset: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """On top of the preset."""
+    """Settings on top of the preset."""
     demos: str | None = None
     label: str = ""
-    """A name for people, without the seed."""
+    """A readable name, without the seed."""
 
     def __str__(self) -> str:
         return f"{self.label or f'{self.algo} {self.env}'}, seed {self.seed}"
@@ -65,16 +65,16 @@ class Job:
 
 @dataclass
 class Task:
-    """A job with its place on disk, and how it has gone so far."""
+    """A job with its run folder and its progress."""
 
     job: Job
     path: Path
     steps: int | None = None
-    """Environment steps, where the settings say how many."""
+    """Environment steps, if the settings give their number."""
     status: Literal["done", "failed", "open"] = "open"
     message: str = ""
     attempts: int = 0
-    """Workers started for it by this sweep: 0 for what was finished before."""
+    """Number of workers that this sweep started for it; 0 if it was finished before."""
     not_before: float = 0.0
 
     @property
@@ -87,7 +87,7 @@ class Task:
 
 
 def prepare(jobs: Iterable[Job], out: str | os.PathLike[str]) -> list[Task]:
-    """Every job checked and named, before anything runs; equal jobs are one task. UserError that names the job."""
+    """Check and name every job before anything runs; equal jobs are one task. UserError that names the wrong job."""
     tasks: dict[Path, Task] = {}
     resolved: dict[str, dict[str, Any]] = {}
     with planning():
@@ -120,7 +120,7 @@ def run_jobs(
     ray: str | None = None,
     report: Callable[[str], None] = say,
 ) -> list[Task]:
-    """Run what is not finished, `workers` at once (by default one per processor), and report how each job went."""
+    """Run all unfinished jobs, `workers` at once (by default one per processor), and report the result of each job."""
     tasks = prepare(jobs, out)
     run_tasks(tasks, workers=workers, retries=retries, ray=ray, report=report)
     return tasks
@@ -134,7 +134,7 @@ def run_tasks(
     ray: str | None = None,
     report: Callable[[str], None] = say,
 ) -> None:
-    """The same for prepared tasks, in place. On KeyboardInterrupt the workers are stopped first."""
+    """Run prepared tasks, in place, as `run_jobs` does. On KeyboardInterrupt the workers are stopped first."""
     if workers is not None and workers < 1:
         raise UserError(f"workers must be at least 1, not {workers}")
     if retries < 0:
@@ -181,7 +181,7 @@ def run_tasks(
                     task.attempts -= 1
                     wait_for_others(task, text)
                 elif status == DONE:
-                    settle(task, "failed", f"the worker finished it, but {task.path} is not there: is it shared?")
+                    settle(task, "failed", f"the worker has finished, but {task.path} is not here: is it shared?")
                 elif status in (FAILED, WRONG) or task.attempts > retries:
                     settle(task, "failed", text)
                 else:
@@ -194,7 +194,7 @@ def run_tasks(
 
 
 class Crew(Protocol):
-    """Where tasks are worked on; leaving the context stops what is still running."""
+    """A place where tasks run. Leaving the context stops those that are still running."""
 
     def __enter__(self) -> Crew: ...
 
@@ -202,7 +202,7 @@ class Crew(Protocol):
 
     @property
     def size(self) -> int:
-        """How many tasks at once."""
+        """Number of tasks at once."""
         ...
 
     def start(self, task: Task) -> Any:
@@ -210,7 +210,7 @@ class Crew(Protocol):
         ...
 
     def ended(self, handles: list[Any]) -> Iterable[tuple[Any, tuple[int, str]]]:
-        """Those that have ended, with (exit status, message)."""
+        """The tasks that have ended, with (exit status, message)."""
         ...
 
 
@@ -223,7 +223,7 @@ def _crew(ray: str | None, workers: int | None) -> Crew:
 
 
 class LocalCrew:
-    """Child processes, started afresh (JAX does not survive a fork); the output of each is kept in logs/NAME.log."""
+    """Child processes, started afresh (JAX does not survive a fork). The output of each is kept in logs/NAME.log."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""How long runs took, and an estimate for those still to do, made only from what was measured."""
+"""How long runs took, and an estimate for unfinished ones. The estimate uses only measured times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunRecord(TypedDict, total=False):
-    """Which run it was, what it took and where its numbers come from."""
+    """Which run it was, how long it took, and where its numbers come from."""
 
     run: str
     """The name of the run folder."""
@@ -31,7 +31,7 @@ class RunRecord(TypedDict, total=False):
     settings: str
     """A hash of the settings, see `settings_of`."""
     seconds: float | None
-    """None for a run that was interrupted: the time until it was resumed is no work."""
+    """Seconds; None for an interrupted run, because the time until it was resumed is no work."""
     finished: str
     commit: str | None
     versions: dict[str, str] | None
@@ -39,24 +39,25 @@ class RunRecord(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast a run was: seconds per environment step, or per run where steps are not counted."""
+    """The speed of a run: seconds per environment step, or per run if steps are not counted."""
 
     algo: str
     env: str
     steps: int
     seconds: float
     here: bool
-    """In the folder of runs. Otherwise it is from results, which may be of another machine."""
+    """Whether the run is in the folder of runs. Otherwise it is from results, perhaps of another machine."""
 
 
 class Pace(list[Rate]):
-    """How fast runs were."""
+    """The speeds of earlier runs."""
 
     def seconds(self, algo: str, env: str, steps: int | None) -> float | None:
-        """What a run will take; None when nothing like it was measured.
+        """Estimated seconds of a run; None if nothing similar was measured.
 
-        Runs of about as many steps count first, because a short run mostly starts. Runs in the folder of runs count
-        before results. Times of results are scaled by how this machine compares with theirs on equal runs.
+        Runs of about as many steps count first, because a short run spends most of its time on start-up. Runs in the
+        folder of runs count before results. Times of results are scaled by how this machine compares with theirs on
+        equal runs.
         """
         length = steps or 1
         rates = [rate for rate in self if (rate.algo, rate.env) == (algo, env)]
@@ -75,7 +76,7 @@ class Pace(list[Rate]):
 
 
 def record_of(run: Run) -> RunRecord:
-    """Which run it was, what it took and where its numbers come from, for the results that are made of it."""
+    """Which run it was, how long it took, and where its numbers come from, for a record of results."""
     provenance = run.read("provenance.json")
     began, ended = (datetime.fromisoformat(provenance[key]) for key in ("started", "finished"))
     return {
@@ -93,13 +94,13 @@ def record_of(run: Run) -> RunRecord:
 
 
 def settings_of(algo: str, env: str, config: Mapping[str, Any]) -> str:
-    """A hash of the settings of a run, without its seed and the files that it learned from."""
+    """A hash of the settings of a run, without its seed and its demonstration files."""
     told = {key: value for key, value in config.items() if key not in ("cost", "sha256")}
     return storage.sha256_of_bytes(storage.to_json([algo, env, told], sort_keys=True).encode())[:16]
 
 
 def pace(out: str | os.PathLike[str], results: Iterable[Mapping[str, Any]] = ()) -> Pace:
-    """From the finished runs in a folder, and from the records of measured results."""
+    """The speeds of the finished runs in a folder, and of the records of measured results."""
     here: list[Mapping[str, Any]] = []
     for done in Path(out).glob("*/DONE"):
         try:
@@ -118,26 +119,26 @@ def pace(out: str | os.PathLike[str], results: Iterable[Mapping[str, Any]] = ())
 
 
 def expected(task: Task, rates: Pace) -> float | None:
-    """Seconds that a task will take from its beginning; None when nothing like it was measured."""
+    """Estimated seconds of a task from its start; None if nothing similar was measured."""
     return rates.seconds(task.job.algo, task.job.env, task.steps)
 
 
 class Estimate(TypedDict):
-    """How many jobs there are, and how long those take that are not finished."""
+    """The number of jobs, and how long the unfinished ones will take."""
 
     jobs: int
     finished: int
     to_run: int
     workers: int | None
     seconds: float | None
-    """With this many workers; one after the other if the number is unknown."""
+    """Seconds with this many workers; one job after the other if their number is unknown."""
     seconds_of_work: float | None
     unknown: list[list[str]]
-    """[algorithm, environment] of which nothing was measured."""
+    """[algorithm, environment] pairs without any measured run."""
 
 
 def estimate(tasks: Sequence[Task], workers: int | None, rates: Pace) -> Estimate:
-    """How long the unfinished tasks take."""
+    """How long the unfinished tasks will take."""
     todo = [task for task in tasks if not task.done]
     times = [expected(task, rates) for task in todo]
     sure = [seconds for seconds in times if seconds is not None]
@@ -154,7 +155,7 @@ def estimate(tasks: Sequence[Task], workers: int | None, rates: Pace) -> Estimat
 
 
 def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
-    """One line: how many jobs, how many are finished, and how long the others take; None for an unknown number."""
+    """One line: the number of jobs, how many are finished, and how long the others will take."""
     numbers = estimate(tasks, workers, rates)
     text = f"{count(len(tasks), 'job')}, {numbers['finished']} finished"
     if not numbers["to_run"]:
@@ -170,7 +171,7 @@ def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """40 s, 12 min, 3.5 h."""
+    """A duration in words: 40 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -181,6 +182,6 @@ def count(n: int, noun: str) -> str:
 
 
 def listed(names: Iterable[object], most: int = 10) -> str:
-    """At most `most` names on one line."""
+    """A line of at most `most` names."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")

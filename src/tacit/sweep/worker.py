@@ -1,4 +1,4 @@
-"""One job in a process of its own (`main`), told on standard input what to do.
+"""One job in a process of its own (`main`), which reads the job from standard input.
 
 The first line of standard input is JSON, the arguments of `work`. The exit status says how it went; the message is a
 line of the output that begins with `last_words`. The parent keeps the pipe open: when it dies,
@@ -22,7 +22,7 @@ DONE, FAILED, WRONG, CRASHED, BUSY = 0, 1, 2, 70, 75
 
 
 def work(algo: str, env: str, out: str, wanted: dict[str, Any]) -> tuple[int, str]:
-    """(exit status, message)."""
+    """Run the job; returns (exit status, message)."""
     try:
         given = {name: value for name, value in wanted.items() if value not in (None, {})}
         command = f"tacit sweep: {algo} {env} {storage.to_json(given)}"
