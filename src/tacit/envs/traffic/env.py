@@ -250,7 +250,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
             if value is not None:
                 if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-                    raise UserError(f"a seed is a whole number of at least 0, not {value!r}")
+                    raise UserError(f"a seed must be a whole number of at least 0, not {value!r}")
                 self._seeds[row], self._episodes[row] = value, 0
 
     # ------------------------------------------------------------ saving
@@ -329,7 +329,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise UserError(f"a seed is a whole number of at least 0, not {seed!r}")
+            raise UserError(f"a seed must be a whole number of at least 0, not {seed!r}")
         super().reset(seed=None if seed is None else int(seed))
         if seed is not None:
             self._episode = 0
