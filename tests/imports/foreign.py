@@ -86,6 +86,35 @@ def with_lengths(demos: Demonstrations) -> dict[str, np.ndarray]:
     }
 
 
+def minari(demos: Demonstrations) -> dict[str, dict[str, np.ndarray]]:
+    """A group per episode, as in Minari's files."""
+    groups = {}
+    for i, t in enumerate(demos):
+        last = np.arange(len(t)) == len(t) - 1
+        groups[f"episode_{i}"] = {
+            "observations": t.observations,
+            "actions": t.actions,
+            "rewards": t.rewards,
+            "terminations": last & t.terminated,
+            "truncations": last & (not t.terminated),
+        }
+    return groups
+
+
+def hdf5(path: Path, content: dict[str, Any]) -> Path:
+    """An HDF5 file of arrays, or of groups of arrays."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for key, value in content.items():
+            if isinstance(value, dict):
+                for inner, array in value.items():
+                    file[f"{key}/{inner}"] = array
+            else:
+                file[key] = value
+    return path
+
+
 def imitation_npz(path: Path, demos: Demonstrations) -> Path:
     """The arrays of imitation before version 1."""
     infos = np.empty(demos.n_steps, object)

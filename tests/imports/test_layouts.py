@@ -68,19 +68,6 @@ def as_json(content: Any, name: str = "a.json") -> str:
     return name
 
 
-def as_hdf5(content: dict[str, Any], name: str = "a.hdf5") -> str:
-    import h5py
-
-    with h5py.File(name, "w") as file:
-        for key, value in content.items():
-            if isinstance(value, dict):
-                for inner, array in value.items():
-                    file[f"{key}/{inner}"] = array
-            else:
-                file[key] = value
-    return name
-
-
 def columns_of(episodes: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: [episode[key] for episode in episodes] for key in episodes[0]}
 
@@ -103,20 +90,6 @@ def tuples(demos: Demonstrations) -> list[Any]:
     ]  # fmt: skip
 
 
-def minari(data: Demonstrations) -> dict[str, Any]:
-    groups = {}
-    for i, t in enumerate(data):
-        last = np.arange(len(t)) == len(t) - 1
-        groups[f"episode_{i}"] = {
-            "observations": t.observations,
-            "actions": t.actions,
-            "rewards": t.rewards,
-            "terminations": last & t.terminated,
-            "truncations": last & (not t.terminated),
-        }
-    return groups
-
-
 COMPLETE = {
     "list of dicts": lambda d: pickled(foreign.dicts(d)),
     "list of dicts, other names": lambda d: pickled(
@@ -129,8 +102,8 @@ COMPLETE = {
     "lists of steps": lambda d: pickled([of_steps(e) for e in foreign.dicts(d)]),
     "lists of tuples": lambda d: pickled({"trajectories": tuples(d)}),
     "D4RL arrays": lambda d: saved(foreign.flat(d)),
-    "D4RL": lambda d: as_hdf5(foreign.flat(d)),
-    "Minari's file": lambda d: as_hdf5(minari(d)),
+    "D4RL": lambda d: str(foreign.hdf5(Path("a.hdf5"), foreign.flat(d))),
+    "Minari's file": lambda d: str(foreign.hdf5(Path("a.hdf5"), foreign.minari(d))),
     "imitation, arrays": lambda d: str(foreign.imitation_npz(Path("a.npz"), d)),
     "imitation, objects": lambda d: str(foreign.imitation_pickle(Path("a.pkl"), d)),
     "padded, with a mask": lambda d: saved(foreign.padded(d)),
