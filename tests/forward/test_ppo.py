@@ -442,7 +442,7 @@ def test_what_does_not_fit_is_refused():
         ppo.init(probes.match(24), PLAIN, 0)
     with pytest.raises(UserError, match='info\\["cost"\\]'):
         train(probes.match(N), LAGRANGIAN, 1, algorithm=ppo_lagrangian)
-    with pytest.raises(UserError, match="one number a row"):
+    with pytest.raises(UserError, match="one number per row"):
         train(probes.match(N), LAGRANGIAN, 1, algorithm=ppo_lagrangian, cost=lambda o, a, n: o)
     with pytest.raises(UserError, match="multiplier is fixed"):
         ppo_lagrangian.init(probes.match(N), dataclasses.replace(LAGRANGIAN, multiplier="lagrange"), 0)
