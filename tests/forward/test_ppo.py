@@ -444,7 +444,7 @@ def test_what_does_not_fit_is_refused():
         train(probes.match(N), LAGRANGIAN, 1, algorithm=ppo_lagrangian)
     with pytest.raises(UserError, match="one number per row"):
         train(probes.match(N), LAGRANGIAN, 1, algorithm=ppo_lagrangian, cost=lambda o, a, n: o)
-    with pytest.raises(UserError, match="multiplier is fixed"):
+    with pytest.raises(UserError, match="multiplier must be fixed"):
         ppo_lagrangian.init(probes.match(N), dataclasses.replace(LAGRANGIAN, multiplier="lagrange"), 0)
 
 

@@ -26,7 +26,7 @@ def cells_sentence(rule: str, unknown: str) -> str:
     """One sentence: the forbidden cells, and the unknown ones if there are any."""
     if not unknown:
         return f"forbidden: {rule}"
-    return f"forbidden: {rule}; not known: {unknown}, where neither demonstrations nor the reward lead"
+    return f"forbidden: {rule}; not known: {unknown}, where no demonstration goes and the reward leads nobody"
 
 
 def in_words(explanation: Explanation) -> list[str]:
