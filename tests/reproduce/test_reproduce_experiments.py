@@ -465,6 +465,7 @@ def pusher(tmp_path, action, seed=50):
 
 
 def test_a_share_of_demonstrations_violates(tmp_path, caplog):
+    caplog.set_level("INFO", logger="tacit")
     # One of the three never violates: the others take turns.
     tasks = [pusher(tmp_path / name, push, seed) for name, push, seed in (("a", -0.6, 50), ("b", 1, 51), ("c", -1, 52))]
     given = demos.load(demos.shipped("tacit/Pendulum-v0"))
