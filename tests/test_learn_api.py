@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -242,3 +243,12 @@ def test_the_exact_method_predicts_too(tmp_path):
     assert (many == one).all()
     assert learned.video(tmp_path / "film.gif").stat().st_size > 1000
     assert learned.plot().get_ylabel() == "row"
+
+
+def test_demonstrations_that_do_not_fit_are_refused(tmp_path):
+    """As on the command line: they are replayed first."""
+    shipped = tacit.demos.load(tacit.demos.shipped("tacit/Pendulum-v0"))
+    exchanged = dataclasses.replace(shipped, observations=shipped.observations[:, [2, 1, 0, 3]])
+    with pytest.raises(tacit.UserError, match="does not fit"):
+        tacit.learn("tacit/Pendulum-v0", exchanged, out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

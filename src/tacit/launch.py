@@ -222,7 +222,8 @@ def _replay(env: str, env_kwargs: Mapping[str, Any], data: Demonstrations, named
     wrong = "; ".join(result.texts("wrong"))
     if wrong and not anyway:
         raise UserError(
-            f"{named} does not fit {env}: {wrong}. `tacit demos validate` shows more; --anyway learns from it even so"
+            f"{named} does not fit {env}: {wrong}. `tacit demos validate` shows more; --anyway (in Python anyway=True) "
+            "learns from it"
         )
     if wrong:
         say(f"warning: {named} does not fit {env}: {wrong}")

@@ -68,6 +68,7 @@ def learn(
     out: str | os.PathLike[str] = "runs",
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
+    anyway: bool = False,
     **settings: Unpack[settings.MCE],
 ) -> Learned: ...
 @overload
@@ -81,6 +82,7 @@ def learn(
     out: str | os.PathLike[str] = "runs",
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
+    anyway: bool = False,
     **settings: Any,
 ) -> Learned: ...
 def learn(
@@ -93,6 +95,7 @@ def learn(
     out: str | os.PathLike[str] = "runs",
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
+    anyway: bool = False,
     **settings: Any,
 ) -> Learned:
     """Learn a cost and a policy from demonstrations: what `tacit learn METHOD ENV` does, with the same run folder.
@@ -108,6 +111,7 @@ def learn(
         out: Folder in which the run folder is made.
         env_kwargs: Options of an environment that is given by its id.
         progress: Show a progress bar. Without it, progress goes to the logger "tacit".
+        anyway: Learn from demonstrations although replaying says that they do not fit the environment.
         settings: On top of the preset; `tacit.presets.settings.MCE` and the others describe them.
 
     Called again it finds the finished run, or goes on with an interrupted one.
@@ -133,6 +137,7 @@ def learn(
             preset=preset,
             settings=settings,
             demos=_given(demos, known.id),
+            anyway=anyway,
             command=f"tacit.learn({known.id!r}, method={method!r}, seed={seed})",
         )
         return Learned(run, execute(run, data))
