@@ -28,6 +28,7 @@ from tacit.inverse.smallest_rule import infer
 from tacit.playground.presets import presets
 from tacit.playground.rule import intended
 from tacit.playground.scene import parse
+from tacit.run import provenance, storage
 
 RESULT = Path(__file__).parents[1] / "results/bench-playground-walks.json"
 WALKS, SETS = 5, 10
@@ -173,8 +174,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     wanted = tuple(sys.argv[1:]) or OBJECTIVES
-    before = json.loads(RESULT.read_text()) if RESULT.exists() else []
-    measured = measure(wanted) + [row for row in before if row["objective"] not in wanted]
+    before = json.loads(RESULT.read_text()) if RESULT.exists() else {"provenance": {}, "rows": []}
+    record = provenance(" ".join(["python -m benchmarks.playground_walks", *wanted]))
+    measured = measure(wanted) + [row for row in before["rows"] if row["objective"] not in wanted]
     measured.sort(key=lambda row: (row["fresh"], row["map"], OBJECTIVES.index(row["objective"])))
-    RESULT.write_text(json.dumps(measured, indent=1) + "\n")
+    records = before["provenance"] | dict.fromkeys(wanted, record)
+    storage.write_json(RESULT, {"provenance": records, "rows": measured})
     print(table(measured))

@@ -101,7 +101,7 @@ def test_shortest_way_is_that_of_breadth_first_search():
 
 def test_the_committed_figures_reach_what_the_page_promises():
     file = Path(__file__).parents[2] / "results/bench-playground-walks.json"
-    rows = [row for row in json.loads(file.read_text()) if row["objective"] == "rule"]
+    rows = [row for row in json.loads(file.read_text())["rows"] if row["objective"] == "rule"]
     for row in rows:
         if row["map"] in ("The door", "The wall"):
             assert row["right"] >= 9, row
