@@ -100,7 +100,9 @@ def test_the_planted_rule(deep_run):
         f"x < {bound['value']:.3g}; not known between {bound['certain']:.3g} and {bound['demonstrated']:.3g}, "
         "where no demonstration goes"
     )
-    assert found["fidelity"]["agreement"] > 0.97
+    assert min(found["coverage"][key] for key in ("precision", "recall")) > 0.95
+    assert found["coverage"]["n"] == pytest.approx((3000 + 200) / 4, abs=100)
+    assert found["forbids"] == {"demonstrations": 0.0, "n": 100, "held_out": False}
     # Truly forbidden below -3: three fifths of what lies between -6 and -1, and all of it is found.
     assert found["truth"]["precision"] == pytest.approx(0.6, abs=0.05)
     assert found["truth"]["recall"] == 1.0
@@ -275,7 +277,7 @@ def test_cells_of_a_gridworld(gridworld_run, cli):
     assert found["rule"].startswith("rows ")
     assert truth["precision"] > 0.7
     assert truth["recall"] > 0.8
-    assert found["fidelity"]["agreement"] == 1.0
+    assert found["coverage"]["precision"] == found["coverage"]["recall"] == 1.0
     marked = {tuple(cell) for cell in found["cells"]}
     assert not marked & {tuple(cell) for cell in found["unknown"]}
     assert {tuple(cell) for cell in found["extrapolated"]} <= marked

@@ -69,12 +69,15 @@ class Bound:
 
     @property
     def open_band(self) -> tuple[float, float] | None:
-        """The values between which the data decide nothing; None if there are none that three digits tell apart."""
+        """The values between which the data decide nothing; None if there are none that three digits tell apart.
+
+        They begin at the demonstrations' extreme, also where the bound forbids some of the demonstrations.
+        """
         if self.demonstrated is None:
             return None
-        ends = [self.demonstrated, self.value] + ([] if self.certain is None else [self.certain])
-        low, high = min(ends), max(ends)
-        return None if short(low) == short(high) else (low, high)
+        ends = [self.value] + ([] if self.certain is None else [self.certain])
+        low, high = (min(ends), self.demonstrated) if self.below else (self.demonstrated, max(ends))
+        return None if low >= high or short(low) == short(high) else (low, high)
 
     def __format__(self, spec: str) -> str:
         """`f"{bound:.3g}"`: the value with three digits."""

@@ -1,12 +1,12 @@
-"""Explain a run: the learned cost as a rule, its fidelity and truth, and what the data leave open.
+"""Explain a run: the learned cost as a rule, how much of the cost it says, and what the data leave open.
 
     explanation = explain(run)    # what explanation.json holds, see tacit.run.summary.Explanation
     print("\\n".join(in_words(explanation)))
 
 States with a cost above the threshold are forbidden. The threshold is that of `tacit calibrate`. Without one it is the
 value that nine in ten of the demonstrations stay below, which has no guarantee because they were learned from. Features
-get a rule of bounds (`rules`), cells of a gridworld get rectangles (`cells`). Where the environment states the true
-constraint, precision and recall are measured against it. Nothing is fitted to it.
+get a rule of bounds and regions (`rules`, `search`), cells of a gridworld get rectangles (`cells`). Where the
+environment states the true constraint, precision and recall are measured against it. Nothing is fitted to it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.bounds import Bound
-from tacit.cost.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
+from tacit.cost.calibration import Cost, held_out, nominal_of_gridworld, scores, usual_threshold
 from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.cost.table import TableCost
 from tacit.envs.options import exact_model
 from tacit.errors import UserError
-from tacit.explain import cells, rules
+from tacit.explain import cells, rules, search
 from tacit.explain.findings import true_bound
 from tacit.explain.words import cells_sentence, in_words, rule_sentence
 from tacit.plots.rules import draw
@@ -39,6 +39,7 @@ from tacit.run.summary import (
     Confidence,
     Explanation,
     FeatureExplanation,
+    Forbids,
     Summary,
     Truth,
 )
@@ -55,6 +56,8 @@ RARE = 0.01
 """Share of the unconstrained agent's episodes below which a cell does not count as visited."""
 AS_WELL = 0.2
 """Share of the rejected states that must lie beyond a bound for it to be a possible reason, too."""
+HARDLY = 1e-3
+"""Share of the demonstrated states that may lie beyond a bound that the cost marks."""
 GRID = 2001
 """Number of values along a feature at which a cost is compared with its threshold."""
 NOTE = "what the environment knows; nothing was fitted to it"
@@ -101,11 +104,12 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
     costs = cost.of_rows(sample.tried)
     level = _threshold(cost, demos, float(costs.max()))
     forbidden = costs > level["threshold"]
-    rule = rules.fit(forbidden, sample, columns)
+    sample = replace(sample, fresh=_fresh(run, cost))
+    rule = search.fit(forbidden, sample, columns, cost)
     ensemble = load_ensemble(run, cost)
     if ensemble is not None:
         rule = _with_intervals(rule, ensemble, sample, columns)
-    held = rule.holds(sample.tried, columns)
+    judging = search.parts(len(forbidden)) == 3
     summary: Summary = run.read("summary.json") if (run.path / "summary.json").exists() else {}
     return {
         "kind": "features",
@@ -121,7 +125,8 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
             "nominal": float((cost.of_rows(sample.nominal) > level["threshold"]).mean()),
             "learner": float((cost.of_rows(sample.learner) > level["threshold"]).mean()),
         },
-        "fidelity": rules.agreement(held[1::2], forbidden[1::2]),
+        "coverage": rules.agreement(rule.holds(sample.tried[judging], columns), forbidden[judging]),
+        "forbids": _forbids(rule, sample, columns),
         "truth": _truth(rule, sample, columns, summary),
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
         "sentence": rule_sentence(str(rule), rule.bounds),
@@ -154,6 +159,23 @@ def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
         nominal_truth=arrays.get("nominal_truth"),
         history_truth=arrays.get("history_truth") if whole else None,
     )
+
+
+def _fresh(run: Run, cost: LearnedCost) -> Array | None:
+    """The states of demonstrations that were held out; None if there are none."""
+    try:
+        demos = held_out(run)
+    except UserError:
+        return None
+    steps = demos.rows_before + (1 if cost.at == "next" else 0)
+    return cost.inputs.rows(demos.observations[steps], demos.actions if cost.inputs.act_size else None)
+
+
+def _forbids(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> Forbids:
+    """The share of demonstrated states that the rule forbids, of states that it was not fitted to."""
+    rows = sample.expert[search.parts(len(sample.expert)) == 3] if sample.fresh is None else sample.fresh
+    share = float(rule.holds(rows, columns).mean()) if len(rows) else float("nan")
+    return {"demonstrations": share, "n": len(rows), "held_out": sample.fresh is not None}
 
 
 def load_ensemble(run: Run, cost: LearnedCost) -> CostEnsemble | None:
@@ -196,29 +218,34 @@ def _also(
     cost: LearnedCost, level: float, rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]
 ) -> list[str]:
     """Bounds of the cost that the rule does not need, because its own bounds hold in the same states."""
-    used = {bound.side for bound in rule.bounds}
+    used = _named(rule)
     bounds = []
     for feature, column in columns.items():
         for relation in "<>":
             value = crossing(cost, level, feature, relation, sample, column)
-            if value is None or (feature, relation == "<") in used:
+            if value is None or feature in used:
                 continue
             bound = Bound(feature, relation, value)
             share = float(bound.holds(sample.tried[:, column]).mean())
-            if share >= 1e-3 and bound.holds(sample.expert[:, column]).mean() <= rules.DEMONSTRATED:
+            if share >= 1e-3 and bound.holds(sample.expert[:, column]).mean() <= HARDLY:
                 bounds.append((share, f"{bound:.3g}"))
     return [text for _, text in sorted(bounds, reverse=True)[:4]]
 
 
+def _named(rule: rules.Rule) -> set[str]:
+    """The features that the rule is about. There is one statement about each boundary."""
+    return {name for clause in rule.clauses for name in clause.features}
+
+
 def _instead(rule: rules.Rule, forbidden: Array, sample: rules.Sample, columns: dict[str, int]) -> list[Alternative]:
     """Other bounds that could be the reason instead: no demonstration passes them, but many rejected states do."""
-    used = {bound.side for bound in rule.bounds}
+    used = _named(rule)
     alternatives: list[Alternative] = []
     for feature, column in columns.items():
         for relation, extreme in zip("<>", sample.expert_range[:, column], strict=True):
             bound = Bound(feature, relation, float(extreme))
             share = float(bound.holds(sample.tried[forbidden, column]).mean()) if forbidden.any() else 0.0
-            if bound.side not in used and share >= AS_WELL:
+            if feature not in used and share >= AS_WELL:
                 alternatives.append({"text": f"{bound:.3g}", "share": share})
     return sorted(alternatives, key=lambda one: -one["share"])[:4]
 
@@ -246,6 +273,8 @@ def _with_intervals(
     """Each bound with the 5 % and 95 % quantiles of the members' boundaries, if most members have one."""
 
     def interval(bound: Bound) -> Bound:
+        if bound.certain is None:  # along one feature alone, only a bound of its own has a boundary
+            return bound
         places = [
             crossing(member, member.threshold or 0.0, bound.feature, bound.relation, sample, columns[bound.feature])
             for member in ensemble.members
@@ -311,12 +340,23 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Demonst
         "unknown_in_words": unknown_cells,
         "costs": values.tolist(),
         "layout": list(spec.rows),
-        "fidelity": rules.agreement(held, marked),
+        "coverage": rules.agreement(held, marked),
+        "forbids": _forbidden_steps(run, spec, demos, held),
         "rejected": {"demonstrations": float((scores(cost, demos) > level["threshold"]).mean())},
         "truth": truth,
         "confidence": None,
         "sentence": cells_sentence(rule, unknown_cells if unknown.any() else ""),
     }
+
+
+def _forbidden_steps(run: Run, spec: GridworldSpec, learned_from: Demonstrations, held: Array) -> Forbids:
+    """The share of demonstrated states in forbidden cells: of held-out demonstrations if there are any."""
+    try:
+        demos, fresh = held_out(run), True
+    except UserError:
+        demos, fresh = learned_from, False
+    states = spec.states_of(demos.observations)
+    return {"demonstrations": float(held[states].mean()), "n": len(states), "held_out": fresh}
 
 
 def _episodes_through(spec: GridworldSpec, demos: Demonstrations) -> Array:

@@ -1,13 +1,11 @@
-"""A learned cost as a short rule over named features: "x < -2.4, or pitch > 5 and z < 0.1".
+"""A learned cost as a short rule over named features: "2 < x < 4 and v > 0.5, or (x, y) within 1.02 of (0, -0.03)".
 
-A rule is a disjunction of clauses. A clause is a conjunction of one or two bounds on single features. The rule is
-fitted to the set  {cost > threshold}  on states that the learner tried, one clause at a time: each step adds the clause
-that puts most further states on the right side, as long as it gains a few per cent. A second bound must pay for itself.
-A clause may hold for almost no demonstrated state. Half of the states are for fitting, the other half for measuring how
-faithful the rule is to the cost. The true constraint is never used.
+A rule is a disjunction of clauses, and a clause is a conjunction of conditions: bounds on single features, of which one
+feature may have two, and regions in two features (`tacit.explain.regions`). `tacit.explain.search` finds the rule. The
+true constraint is never used.
 
-Each bound has two more numbers, which delimit what the data cannot decide. They are taken along its feature, for states
-that satisfy the clause's other bound:
+Each condition says how far the demonstrations go on its allowed side, among those that meet the clause's other
+conditions. A bound that is a clause of its own has one more number:
 
     demonstrated   the demonstrations' extreme: no demonstration goes beyond it
     certain        the value beyond which only a tenth of the unconstrained agent's states out there lie
@@ -20,7 +18,7 @@ forbidden, and between the two the data cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,36 +26,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost.bounds import CLAUSE, Bound
-from tacit.run.summary import Agreement, ClauseEntry
+from tacit.explain.regions import Region, interval, region_from_json
+from tacit.run.summary import Agreement, ClauseEntry, Record
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
-MOST_CLAUSES = 4
-LEAST_GAIN = 0.02
-"""Smallest share of the rejected states that a further clause must explain."""
-SECOND_BOUND = 0.05
-"""Smallest share of the rejected states that a second bound in a clause must gain."""
-DEMONSTRATED = 1e-3
-"""Largest share of the demonstrated states that may satisfy a clause."""
+Columns = Mapping[str, int]
+Condition = Bound | Region
 BEYOND = 0.1
-SINGLE_VALUES, PAIR_VALUES, PAIR_FEATURES = 48, 10, 12
 ENOUGH = 20
 """Number of states that a quantile needs."""
+NOTHING, NO_RULE = "nothing is forbidden", "no short rule says what the cost forbids"
+
+
+def holds(condition: Condition, rows: Array, columns: Columns) -> Mask:
+    """(n,) where a condition holds."""
+    if isinstance(condition, Bound):
+        return condition.holds(rows[:, columns[condition.feature]])
+    return condition.holds(rows, columns)
 
 
 @dataclass(frozen=True)
 class Clause:
-    """A conjunction, which holds where all of its bounds hold."""
+    """A conjunction, which holds where all of its conditions hold."""
 
-    bounds: tuple[Bound, ...]
+    conditions: tuple[Condition, ...]
     share: float = 0.0
     """Share of the rejected states that this clause is the first to explain."""
 
-    def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
-        return np.logical_and.reduce([bound.holds(rows[:, columns[bound.feature]]) for bound in self.bounds])
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        return tuple(one for one in self.conditions if isinstance(one, Bound))
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(one for one in self.conditions if isinstance(one, Region))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What the clause is about, in order."""
+        named = [(one.feature,) if isinstance(one, Bound) else one.features for one in self.conditions]
+        return tuple(dict.fromkeys(name for names in named for name in names))
+
+    @property
+    def length(self) -> int:
+        """One for each bound; see `Region.length`."""
+        return sum(1 if isinstance(one, Bound) else one.length for one in self.conditions)
+
+    def holds(self, rows: Array, columns: Columns) -> Mask:
+        return np.logical_and.reduce([holds(one, rows, columns) for one in self.conditions])
 
     def __str__(self) -> str:
-        return " and ".join(f"{bound:.3g}" for bound in self.bounds)
+        parts = []
+        for name in dict.fromkeys(bound.feature for bound in self.bounds):
+            own = [bound for bound in self.bounds if bound.feature == name]
+            if [bound.below for bound in own] in ([True, False], [False, True]):
+                low, high = sorted(bound.value for bound in own)
+                parts.append(interval(name, low, high))
+            else:
+                parts += [f"{bound:.10g}" for bound in own]
+        return " and ".join([*map(str, self.regions), *parts])
+
+    def to_json(self) -> ClauseEntry:
+        return {
+            "bounds": [bound.to_json(CLAUSE) for bound in self.bounds],
+            "regions": [region.to_json() for region in self.regions],
+            "share": self.share,
+            "text": str(self),
+        }
+
+    @classmethod
+    def from_json(cls, entry: Record) -> Clause:
+        """What `to_json` gave, or what older versions wrote, who knew no regions."""
+        regions = [region_from_json(one) for one in entry.get("regions", ())]
+        return cls((*regions, *(Bound.from_json(one) for one in entry["bounds"])), float(entry["share"]))
 
 
 @dataclass(frozen=True)
@@ -65,8 +107,10 @@ class Rule:
     """A disjunction, which holds where any of its clauses holds."""
 
     clauses: tuple[Clause, ...]
+    otherwise: str = NOTHING
+    """The words for no clause at all."""
 
-    def holds(self, rows: Array, columns: dict[str, int]) -> Mask:
+    def holds(self, rows: Array, columns: Columns) -> Mask:
         """(n,) whether rows (n, width) are forbidden."""
         held = np.zeros(len(rows), dtype=bool)
         for clause in self.clauses:
@@ -74,8 +118,8 @@ class Rule:
         return held
 
     def __str__(self) -> str:
-        parts = [f"({c})" if len(c.bounds) > 1 and len(self.clauses) > 1 else str(c) for c in self.clauses]
-        return " or ".join(parts) or "nothing is forbidden"
+        parts = [f"({c})" if len(c.conditions) > 1 and len(self.clauses) > 1 else str(c) for c in self.clauses]
+        return " or ".join(parts) or self.otherwise
 
     @property
     def bounds(self) -> list[Bound]:
@@ -84,13 +128,15 @@ class Rule:
 
     def map_bounds(self, change: Callable[[Bound], Bound]) -> Rule:
         """The rule with every bound changed."""
-        return Rule(tuple(replace(clause, bounds=tuple(map(change, clause.bounds))) for clause in self.clauses))
+
+        def changed(clause: Clause) -> Clause:
+            conditions = (change(one) if isinstance(one, Bound) else one for one in clause.conditions)
+            return replace(clause, conditions=tuple(conditions))
+
+        return replace(self, clauses=tuple(map(changed, self.clauses)))
 
     def to_json(self) -> list[ClauseEntry]:
-        return [
-            {"bounds": [bound.to_json(CLAUSE) for bound in clause.bounds], "share": clause.share, "text": str(clause)}
-            for clause in self.clauses
-        ]
+        return [clause.to_json() for clause in self.clauses]
 
 
 @dataclass(frozen=True)
@@ -109,6 +155,8 @@ class Sample:
     nominal_truth: Array | None = None
     history_truth: Array | None = None
     """(n,) the environment's own cost, only for judging; None if it is not reported."""
+    fresh: Array | None = None
+    """Demonstrated states that nothing was fitted to; None if no demonstration was held out."""
 
     @property
     def tried(self) -> Array:
@@ -124,102 +172,49 @@ class Sample:
         return truth > 0 if np.isfinite(truth).all() and len(truth) == len(self.tried) else None
 
 
-def fit(forbidden: Mask, sample: Sample, columns: dict[str, int]) -> Rule:
-    """The rule that describes which states of `sample.tried` are `forbidden` (n,); columns: {feature: column}."""
-    rows, target = sample.tried[::2], forbidden[::2]
-    if not target.any():
-        return Rule(())
-    held = np.zeros(len(rows), dtype=bool)
-    clauses: list[Clause] = []
-    for _ in range(MOST_CLAUSES):
-        gain = np.where(held, 0, np.where(target, 1, -1)).astype(np.float32)
-        best = _best_clause(rows, gain, sample, columns, least=LEAST_GAIN * target.sum())
-        if best is None:
-            break
-        fresh = best.holds(rows, columns) & ~held
-        clauses.append(Clause(best.bounds, float((fresh & target).sum() / target.sum())))
-        held |= fresh
-    return Rule(tuple(_with_band(clause, sample, columns) for clause in clauses))
+# ---------------------------------------------------------------------------------------------------------------------
+# What the demonstrations leave open
 
 
-def _best_clause(rows: Array, gain: Array, sample: Sample, columns: dict[str, int], least: float) -> Clause | None:
-    singles = [
-        bound
-        for feature, column in columns.items()
-        for bound in _outside(feature, column, rows, sample)
-        if _allowed((bound,), sample, columns)
-    ]
-    scores = np.array([gain[bound.holds(rows[:, columns[bound.feature]])].sum() for bound in singles])
-    best: tuple[float, Clause | None] = (least, None)
-    if len(singles) and scores.max() > best[0]:
-        best = float(scores.max()), Clause((singles[int(np.argmax(scores))],))
-    pair = _best_pair(rows, gain, sample, columns)
-    margin = max(best[0], SECOND_BOUND / LEAST_GAIN * least + (best[0] if best[1] is not None else 0.0))
-    return pair[1] if pair is not None and pair[0] > margin else best[1]
-
-
-def _outside(feature: str, column: int, rows: Array, sample: Sample) -> list[Bound]:
-    """Bounds beyond the demonstrations, at quantiles of the learner's values there."""
-    low, high = (float(x) for x in sample.expert_range[:, column])
-    bounds = []
-    for relation, extreme, beyond in (
-        ("<", low, rows[rows[:, column] < low, column]),
-        (">", high, rows[rows[:, column] > high, column]),
-    ):
-        if len(beyond):
-            values = np.quantile(beyond, np.linspace(0.0, 1.0, SINGLE_VALUES))
-            bounds += [Bound(feature, relation, float(value)) for value in (extreme, *np.unique(values))]
-    return bounds
-
-
-def _best_pair(rows: Array, gain: Array, sample: Sample, columns: dict[str, int]) -> tuple[float, Clause] | None:
-    """The best conjunction of two bounds on different features, anywhere in their ranges."""
-    bounds: list[Bound] = []
-    worth: dict[str, float] = {}
-    for feature, column in columns.items():
-        levels = np.unique(np.quantile(rows[:, column], np.linspace(0.03, 0.97, PAIR_VALUES)))
-        own = [Bound(feature, relation, float(level)) for relation in "<>" for level in levels]
-        worth[feature] = max(float(gain[bound.holds(rows[:, column])].sum()) for bound in own)
-        bounds += own
-    chosen = sorted(worth, key=lambda feature: -worth[feature])[:PAIR_FEATURES]
-    bounds = [bound for bound in bounds if bound.feature in chosen]
-    if len(chosen) < 2:
-        return None
-    holds = np.stack([bound.holds(rows[:, columns[bound.feature]]) for bound in bounds]).astype(np.float32)
-    expert = np.stack([b.holds(sample.expert[:, columns[b.feature]]) for b in bounds]).astype(np.float32)
-    scores = (holds * gain) @ holds.T
-    same = np.array([[a.feature == b.feature for b in bounds] for a in bounds])
-    scores[same | ((expert @ expert.T) > DEMONSTRATED * expert.shape[1])] = -np.inf
-    first, second = np.unravel_index(int(np.argmax(scores)), scores.shape)
-    value = float(scores[first, second])
-    return (value, Clause((bounds[first], bounds[second]))) if value > 0 else None
-
-
-def _allowed(bounds: tuple[Bound, ...], sample: Sample, columns: dict[str, int]) -> bool:
-    return bool(Clause(bounds).holds(sample.expert, columns).mean() <= DEMONSTRATED)
-
-
-def _with_band(clause: Clause, sample: Sample, columns: dict[str, int]) -> Clause:
-    """The clause with the band that the demonstrations leave open along each of its bounds."""
-    bounds = []
-    for i, bound in enumerate(clause.bounds):
-        rest = Clause(clause.bounds[:i] + clause.bounds[i + 1 :])
-        column, below = columns[bound.feature], bound.below
-        if rest.bounds:
-            values = sample.expert[rest.holds(sample.expert, columns), column]
-            extreme = None if not len(values) else float(values.min() if below else values.max())
+def with_evidence(clause: Clause, sample: Sample, columns: Columns) -> Clause:
+    """The clause, where each condition says how far the demonstrations go."""
+    conditions: list[Condition] = []
+    for i, condition in enumerate(clause.conditions):
+        others = clause.conditions[:i] + clause.conditions[i + 1 :]
+        if isinstance(condition, Region):
+            there = sample.expert[_all_hold(others, sample.expert, columns)]
+            conditions.append(replace(condition, demonstrated=_outside(condition, condition.values(there, columns))))
+        elif others:
+            there = sample.expert[_all_hold(others, sample.expert, columns), columns[condition.feature]]
+            allowed = there[~condition.holds(there)]
+            nearest = None if not len(allowed) else float(allowed.min() if condition.below else allowed.max())
+            conditions.append(replace(condition, demonstrated=nearest))
         else:
-            extreme = float(sample.expert_range[0 if below else 1, column])
-        certain = None
-        for rows in (sample.nominal, sample.tried):
-            there = rows[rest.holds(rows, columns)] if rest.bounds else rows
-            edge = bound.value if extreme is None else extreme
-            beyond = there[there[:, column] < edge if below else there[:, column] > edge, column]
-            if len(beyond) >= ENOUGH:
-                certain = float(np.quantile(beyond, BEYOND if below else 1.0 - BEYOND))
-                break
-        bounds.append(replace(bound, demonstrated=extreme, certain=certain))
-    return Clause(tuple(bounds), clause.share)
+            conditions.append(_with_band(condition, sample, columns[condition.feature]))
+    return replace(clause, conditions=tuple(conditions))
+
+
+def _all_hold(conditions: Sequence[Condition], rows: Array, columns: Columns) -> Mask:
+    return Clause(tuple(conditions)).holds(rows, columns) if conditions else np.ones(len(rows), dtype=bool)
+
+
+def _outside(region: Region, values: Array) -> tuple[float | None, float | None]:
+    """The nearest of the values outside the region, on either side."""
+    below = values[values <= (-np.inf if region.low is None else region.low)]
+    above = values[values >= (np.inf if region.high is None else region.high)]
+    return (float(below.max()) if len(below) else None), (float(above.min()) if len(above) else None)
+
+
+def _with_band(bound: Bound, sample: Sample, column: int) -> Bound:
+    """A bound that stands alone, with the band that the demonstrations leave open."""
+    extreme = float(sample.expert_range[0 if bound.below else 1, column])
+    for rows in (sample.nominal, sample.tried):
+        values = rows[:, column]
+        beyond = values[values < extreme if bound.below else values > extreme]
+        if len(beyond) >= ENOUGH:
+            certain = float(np.quantile(beyond, BEYOND if bound.below else 1.0 - BEYOND))
+            return replace(bound, demonstrated=extreme, certain=certain)
+    return replace(bound, demonstrated=extreme)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from tacit.cost.bounds import Bound, short
-from tacit.run.summary import Explanation, FeatureExplanation
+from tacit.explain.regions import Distance, Region, digits
+from tacit.explain.rules import Clause
+from tacit.run.summary import Agreement, Explanation, FeatureExplanation, as_mapping
 
 CALLED = {"map": "constraint map", "cost": "learned cost"}
 NO_GUARANTEE = "no guarantee: chosen on demonstrations that were learned from; see `tacit calibrate`"
@@ -37,18 +40,14 @@ def in_words(explanation: Explanation) -> list[str]:
         f"The {CALLED[explanation['of']]} forbids states that cost more than {short(explanation['threshold'])}.",
         f"  ({explanation['guarantee'] or NO_GUARANTEE})",
     ]
-    fidelity = explanation["fidelity"]
-    agree = f"Fidelity: rule and cost agree on {_percent(fidelity['agreement'])} of"
     if explanation["kind"] == "features":
         lines += _clause_lines(explanation)
-        lines.append(f"{agree} the states that were tried ({fidelity['n']} that the rule was not fitted to).")
-    else:
-        if explanation["extrapolated"]:
-            lines.append(
-                f"Neither demonstrations nor an unconstrained agent enter {len(explanation['extrapolated'])} of the "
-                f"{len(explanation['cells'])} forbidden cells: there the cost is extrapolation."
-            )
-        lines.append(f"{agree} {fidelity['n']} cells.")
+    elif explanation["extrapolated"]:
+        lines.append(
+            f"Neither demonstrations nor an unconstrained agent enter {len(explanation['extrapolated'])} of the "
+            f"{len(explanation['cells'])} forbidden cells: there the cost is extrapolation."
+        )
+    lines += _coverage_lines(explanation)
     rejected = explanation["rejected"]
     if "nominal" in rejected:
         lines.append(
@@ -66,13 +65,35 @@ def in_words(explanation: Explanation) -> list[str]:
     return lines
 
 
+def _coverage_lines(explanation: Explanation) -> list[str]:
+    """How much of the cost the rule says, and what it forbids of the demonstrations."""
+    coverage = explanation.get("coverage") or cast(Agreement, as_mapping(explanation.get("fidelity")))
+    if not {"recall", "precision", "n"} <= coverage.keys():
+        return []
+    cells = explanation["kind"] == "cells"
+    what = "cells" if cells else "tried states"
+    fresh = f"{coverage['n']} cells" if cells else f"{coverage['n']} tried states that it was not fitted to"
+    lines = [
+        f"The rule covers {_percent(coverage['recall'])} of the {what} that the cost rejects (recall), and the cost "
+        f"rejects {_percent(coverage['precision'])} of those that the rule covers (precision): on {fresh}."
+    ]
+    forbids = explanation.get("forbids")
+    if forbids is not None:
+        seen = f"{forbids['n']} held-out demonstrated states"
+        if not forbids["held_out"]:
+            seen = f"{forbids['n']} demonstrated states, which the cost has seen: no demonstration was held out"
+        lines.append(f"The rule forbids {_percent(forbids['demonstrations'])} of {seen}.")
+    return lines
+
+
 def _clause_lines(explanation: FeatureExplanation) -> list[str]:
     lines = []
     for number, clause in enumerate(explanation["clauses"]):
         word = "Forbidden" if number == 0 else "or"
         lines.append(f"{word}: {clause['text']}   ({_percent(clause['share'])} of what the cost rejects)")
-        for entry in clause["bounds"]:
-            lines += [f"    {text}" for text in _bound_lines(Bound.from_json(entry))]
+        for condition in Clause.from_json(clause).conditions:
+            described = _bound_lines(condition) if isinstance(condition, Bound) else _region_lines(condition)
+            lines += [f"    {text}" for text in described]
     if explanation["also"]:
         also = ", ".join(explanation["also"])
         lines.append(f"The cost also marks {also}, but almost only where the rule holds anyway.")
@@ -86,7 +107,9 @@ def _bound_lines(bound: Bound) -> list[str]:
     lines = []
     if bound.demonstrated is not None:
         reach = "go down to" if bound.below else "reach"
-        lines.append(f"{bound.feature}: the demonstrations {reach} {short(bound.demonstrated)}.")
+        inside = bound.certain is not None and bound.holds(bound.demonstrated)
+        beyond = ", so the rule forbids some of what they do" if inside else ""
+        lines.append(f"{bound.feature}: the demonstrations {reach} {short(bound.demonstrated)}{beyond}.")
     band = bound.open_band
     if band is not None:
         lines.append(
@@ -99,6 +122,17 @@ def _bound_lines(bound: Bound) -> list[str]:
     if bound.low is not None and bound.high is not None:
         lines.append(f"Resampled demonstrations put the boundary between {short(bound.low)} and {short(bound.high)}.")
     return lines
+
+
+def _region_lines(region: Region) -> list[str]:
+    ends = [value for value in region.demonstrated if value is not None]
+    if not ends:
+        return []
+    if isinstance(region, Distance):
+        place = f"({digits(region.centre[0])}, {digits(region.centre[1])})"
+        unit = "" if region.ratio == 1.0 else f" {region.features[0]} units"
+        return [f"The demonstrations keep {' and '.join(short(end) for end in ends)}{unit} away from {place} at least."]
+    return []
 
 
 def _truth_lines(explanation: Explanation) -> list[str]:

@@ -215,6 +215,16 @@ class Truth(Agreement):
     """The same without the states that the data leave open."""
 
 
+class Forbids(TypedDict):
+    """What a rule forbids of the demonstrations."""
+
+    demonstrations: float
+    """Share of their states."""
+    n: int
+    held_out: bool
+    """Whether nothing at all was fitted to them. Otherwise the cost was, and on cells the rule, too."""
+
+
 class Confidence(TypedDict):
     """An ensemble's agreement on what the learner tried."""
 
@@ -227,10 +237,12 @@ class Confidence(TypedDict):
 
 
 class ClauseEntry(TypedDict):
-    """A conjunction of bounds."""
+    """A conjunction of bounds and regions."""
 
     bounds: list[dict[str, Any]]
     """See `tacit.cost.bounds.Bound.from_json`."""
+    regions: list[dict[str, Any]]
+    """See `tacit.explain.regions.region_from_json`."""
     share: float
     """Share of the rejected states that this clause explains first."""
     text: str
@@ -264,8 +276,10 @@ class _Explanation(TypedDict):
     guarantee: str | None
     """Guarantee of a calibrated threshold."""
     rule: str
-    fidelity: Agreement
-    """The rule compared with the cost."""
+    coverage: Agreement
+    """The rule compared with what the cost rejects, on states that it was not fitted to. Older files call it
+    "fidelity"."""
+    forbids: Forbids
     rejected: dict[str, float]
     """Share of each agent's states that the cost rejects."""
     truth: Truth | None
