@@ -34,6 +34,7 @@ from tacit.evaluate import evaluate as run_episodes
 from tacit.evaluate import summarize
 from tacit.explain import explain, in_words, refresh_explanation, save_explanation
 from tacit.explain.brief import agent_in_brief, in_brief, rule_of
+from tacit.explain.rules import Clause
 from tacit.forward.soft_policy_iteration import plan
 from tacit.launch import execute, start_run
 from tacit.plots.axes import plot_cost
@@ -244,8 +245,7 @@ class Learned:
         if isinstance(cost, TableCost) or not (self.path / "explanation.json").exists():
             return cost.names[:1]
         clauses = self.run.read("explanation.json").get("clauses") or []
-        named = [bound["feature"] for clause in clauses[:1] for bound in clause["bounds"]]
-        return tuple(dict.fromkeys(named))[:2] or cost.names[:1]
+        return Clause.from_json(clauses[0]).features[:2] if clauses else cost.names[:1]
 
     def video(
         self, file: str | os.PathLike[str] = "film.gif", *, seed: int = 0, beside: Actor | Learned | None = None

@@ -2,9 +2,11 @@
 
   tacit explain RUN [--of map|cost] [--ensemble N]
 
-The rule comes with its fidelity to the cost. Where the environment states the true constraint, precision and recall are
-measured against it. For each bound you see how far the demonstrations go and where else the boundary could be. The
-picture (explanation.svg and .png) and explanation.json are written into the run folder. The report shows them too.
+The rule comes with the share of the rejected states that it covers (recall), its precision, and the share of the
+demonstrations that it forbids. Where the environment states the true constraint, precision and recall are measured
+against it as well. For each bound you see how far the demonstrations go and where else the boundary could be. Up to
+three pictures (explanation.svg and .png, explanation-2, explanation-3) and explanation.json are written into the run
+folder. The report shows them too.
 
 --ensemble N fits N costs to resampled demonstrations (a few seconds each) and keeps them in the run folder. Boundaries
 then have intervals, and states about which the costs disagree are counted.
@@ -17,6 +19,7 @@ Examples:
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal
 
 from tacit import explain as explaining
@@ -49,4 +52,7 @@ def explain(
     if json:
         return print_json({"run": opened.path, **explanation, "files": paths})
     print("\n".join(explaining.in_words(explanation)))
-    print(f"The picture: {paths[-1]}")
+    drawn = [path for path in paths if path.suffix == ".png"]
+    entries = explanation["pictures"] if explanation["kind"] == "features" else []
+    for path, entry in itertools.zip_longest(drawn, entries):
+        print(f"\n{path}" if entry is None else f"\n{path}\n  {entry['title']}. {entry['caption']}")

@@ -11,9 +11,10 @@ environment states the true constraint, precision and recall are measured agains
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -29,12 +30,12 @@ from tacit.envs.options import exact_model
 from tacit.errors import UserError
 from tacit.explain import cells, rules, search
 from tacit.explain.findings import true_bound
+from tacit.explain.pictures import MOST_PICTURES, pictures
 from tacit.explain.words import cells_sentence, in_words, rule_sentence
-from tacit.plots.rules import draw
+from tacit.plots.rules import cells as draw_cells
 from tacit.run import storage
 from tacit.run.summary import (
     Alternative,
-    BoundView,
     CellExplanation,
     Confidence,
     Explanation,
@@ -111,13 +112,13 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
         rule = _with_intervals(rule, ensemble, sample, columns)
     judging = search.parts(len(forbidden)) == 3
     summary: Summary = run.read("summary.json") if (run.path / "summary.json").exists() else {}
-    return {
+    explanation: FeatureExplanation = {
         "kind": "features",
         "of": which,
         **level,
         "rule": str(rule),
         "clauses": rule.to_json(),
-        "views": _views(rule, sample, columns),
+        "pictures": [],
         "also": _also(cost, level["threshold"], rule, sample, columns),
         "instead": _instead(rule, forbidden, sample, columns),
         "rejected": {
@@ -131,11 +132,20 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
         "sentence": rule_sentence(str(rule), rule.bounds),
     }
+    explanation["pictures"] = [picture.to_json() for picture in pictures(explanation, cost, sample)]
+    return explanation
 
 
 def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
     """The states in samples.safetensors; UserError if they do not fit the cost."""
-    arrays = storage.load_arrays(run.path / "samples.safetensors")[0]
+    try:
+        return sample_of(storage.load_arrays(run.path / "samples.safetensors")[0], cost)
+    except UserError as error:
+        raise UserError(f"{run.path}/samples.safetensors {error}") from None
+
+
+def sample_of(arrays: Mapping[str, Array], cost: LearnedCost) -> rules.Sample:
+    """The arrays of samples.safetensors as a sample; UserError if they do not fit the cost."""
     width = cost.inputs.obs_size + cost.inputs.act_size
     needed = ("expert", "nominal", "learner", "expert_range")
     for name in needed:
@@ -147,7 +157,7 @@ def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
             or not len(array)
             or not np.isfinite(array).all()
         ):
-            raise UserError(f"{run.path}/samples.safetensors does not fit the learned cost ({name})")
+            raise UserError(f"does not fit the learned cost ({name})")
     history = arrays.get("history")
     whole = history is not None and history.ndim == 2 and history.shape[1] == width
     return rules.Sample(
@@ -172,8 +182,8 @@ def _fresh(run: Run, cost: LearnedCost) -> Array | None:
 
 
 def _forbids(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> Forbids:
-    """The share of demonstrated states that the rule forbids, of states that it was not fitted to."""
-    rows = sample.expert[search.parts(len(sample.expert)) == 3] if sample.fresh is None else sample.fresh
+    """The share of demonstrated states that the rule forbids: of held-out ones if there are any."""
+    rows = sample.expert if sample.fresh is None else sample.fresh
     share = float(rule.holds(rows, columns).mean()) if len(rows) else float("nan")
     return {"demonstrations": share, "n": len(rows), "held_out": sample.fresh is not None}
 
@@ -185,19 +195,6 @@ def load_ensemble(run: Run, cost: LearnedCost) -> CostEnsemble | None:
         return None
     ensemble = CostEnsemble.load(file)
     return ensemble if ensemble.members[0].inputs.names == cost.inputs.names else None
-
-
-def _views(rule: rules.Rule, sample: rules.Sample, columns: dict[str, int]) -> list[BoundView]:
-    """What to draw for each bound: the feature's demonstrated range, and a window around the bound."""
-    views: list[BoundView] = []
-    for bound in rule.bounds:
-        column = columns[bound.feature]
-        low, high = (float(x) for x in sample.expert_range[:, column])
-        tried = np.quantile(sample.tried[:, column], [0.001, 0.999])
-        band = bound.open_band or (bound.value, bound.value)
-        pad = max(0.6 * (band[1] - band[0]), 0.04 * float(tried[1] - tried[0]))
-        views.append({"feature": bound.feature, "shown": [low, high], "window": [band[0] - pad, band[1] + pad]})
-    return views
 
 
 def crossing(
@@ -371,21 +368,44 @@ def _episodes_through(spec: GridworldSpec, demos: Demonstrations) -> Array:
 # Files
 
 
-def save_explanation(run: Run, explanation: Explanation, pictures: bool = True) -> list[Path]:
-    """Write explanation.json, and the picture as .svg and .png, into the run folder; returns the paths."""
+def save_explanation(run: Run, explanation: Explanation, drawn: bool = True) -> list[Path]:
+    """Write explanation.json, and the pictures as .svg and .png, into the run folder; returns the paths."""
     run.write("explanation.json", explanation)
     paths = [run.path / "explanation.json"]
-    for form in FORMATS if pictures else ():
-        paths.append(run.path / f"explanation.{form}")
-        storage.atomic_write_bytes(paths[-1], draw(explanation, format=form))
+    for number, draw in enumerate(_drawings(run, explanation) if drawn else (), start=1):
+        for form in FORMATS:
+            paths.append(picture_file(run, number, form))
+            storage.atomic_write_bytes(paths[-1], draw(form))
+    for number in range(1, MOST_PICTURES + 1):
+        for form in FORMATS:
+            old = picture_file(run, number, form)
+            if old not in paths:  # of an earlier rule
+                old.unlink(missing_ok=True)
     return paths
+
+
+def picture_file(run: Run, number: int, form: str = "png") -> Path:
+    """explanation.png, explanation-2.png, ..."""
+    return run.path / f"explanation{'' if number == 1 else f'-{number}'}.{form}"
+
+
+def _drawings(run: Run, explanation: Explanation) -> list[Callable[[Literal["svg", "png"]], bytes]]:
+    if explanation["kind"] == "cells":
+        return [partial(_draw_cells, explanation)]
+    cost = load_cost(run, explanation["of"])
+    assert isinstance(cost, LearnedCost)
+    return [picture.draw for picture in pictures(explanation, cost, load_sample(run, cost))]
+
+
+def _draw_cells(explanation: CellExplanation, format: Literal["svg", "png"]) -> bytes:
+    return draw_cells(explanation, format=format)
 
 
 def explain_if_possible(run: Run) -> None:
     """Write explanation.json if the run has learned a cost that can be explained. This never makes a run fail."""
     if (run.path / "model" / "cost.safetensors").exists():
         with suppress(UserError):
-            save_explanation(run, explain(run), pictures=False)
+            save_explanation(run, explain(run), drawn=False)
 
 
 def refresh_explanation(run: Run) -> None:
@@ -394,4 +414,4 @@ def refresh_explanation(run: Run) -> None:
         # The threshold stands, whether or not it can be explained.
         with suppress(UserError, AttributeError, KeyError, TypeError, ValueError):
             of = run.read("explanation.json").get("of")
-            save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())
+            save_explanation(run, explain(run, of), drawn=(run.path / "explanation.svg").exists())

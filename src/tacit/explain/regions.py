@@ -43,6 +43,11 @@ class Region:
         """(n,) the number that the interval is about, of rows (n, width)."""
         raise NotImplementedError
 
+    @property
+    def quantity(self) -> str:
+        """The name of that number."""
+        raise NotImplementedError
+
     def holds(self, rows: Array, columns: Mapping[str, int]) -> Mask:
         """(n,) which rows (n, width) are inside."""
         return within(self.values(rows, columns), self.low, self.high)
@@ -85,6 +90,10 @@ class Distance(Region):
     def to_json(self) -> dict[str, Any]:
         return {"shape": "distance", **super().to_json(), "centre": list(self.centre), "ratio": self.ratio}
 
+    @property
+    def quantity(self) -> str:
+        return f"distance from ({digits(self.centre[0])}, {digits(self.centre[1])})"
+
     def __str__(self) -> str:
         place = f"({digits(self.centre[0])}, {digits(self.centre[1])})"
         pair = f"({', '.join(self.features)})"
@@ -120,10 +129,13 @@ class Sum(Region):
     def to_json(self) -> dict[str, Any]:
         return {"shape": "sum", **super().to_json(), "weight": self.weight}
 
-    def __str__(self) -> str:
+    @property
+    def quantity(self) -> str:
         size = "" if abs(self.weight) == 1.0 else f"{digits(abs(self.weight))} "
-        left = f"{self.features[0]} {'-' if self.weight < 0 else '+'} {size}{self.features[1]}"
-        return interval(left, self.low, self.high)
+        return f"{self.features[0]} {'-' if self.weight < 0 else '+'} {size}{self.features[1]}"
+
+    def __str__(self) -> str:
+        return interval(self.quantity, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -143,12 +155,16 @@ class Product(Region):
     def to_json(self) -> dict[str, Any]:
         return {"shape": "product", **super().to_json(), "offsets": list(self.offsets)}
 
-    def __str__(self) -> str:
+    @property
+    def quantity(self) -> str:
         factors = [
             name if not offset else f"({name} {'-' if offset > 0 else '+'} {digits(abs(offset))})"
             for name, offset in zip(self.features, self.offsets, strict=True)
         ]
-        return interval(" ".join(factors), self.low, self.high)
+        return " ".join(factors)
+
+    def __str__(self) -> str:
+        return interval(self.quantity, self.low, self.high)
 
 
 def interval(name: str, low: float | None, high: float | None) -> str:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.cost.bounds import Bound
 from tacit.explain.regions import Distance, Product, Region, Sum
 from tacit.explain.rules import Clause, Columns, Condition
+from tacit.explain.weights import Data, best_interval
 
-if TYPE_CHECKING:
-    from tacit.explain.weights import Data
-
-LOST = 0.003
+LOST = 0.005
 """Share of the rejected states that rounding may cost."""
 FINEST = 6
 
@@ -25,10 +22,12 @@ def rounded(clause: Clause, data: Data, columns: Columns) -> Clause:
     steps = {name: _step(data.rows[:, columns[name]]) for name in clause.features}
     before = data.gain(clause, columns)
     for finer in range(FINEST):
-        # Either to the nearest number, or every end inwards: a demonstrated state just outside stays there.
+        sizes = {name: step * 10.0**-finer for name, step in steps.items()}
+        shaped = _with_shapes(clause, sizes, finer, data, columns)
+        # Every end to the nearest number, or inwards: a demonstrated state just outside stays there.
         options = [
-            Clause(tuple(_rounded(one, steps, finer, inwards) for one in clause.conditions), clause.share)
-            for inwards in (False, True)
+            replace(clause, conditions=tuple(_with_ends(one, sizes, inwards) for one in shaped.conditions))
+            for inwards in (0, 1)
         ]
         shorter = max(options, key=lambda one: data.gain(one, columns))
         if data.gain(shorter, columns) >= before - LOST:
@@ -49,26 +48,45 @@ def _to_step(value: float, step: float, side: int = 0) -> float:
     return round(value + 0.5 * side * step, places) + 0.0
 
 
-def _rounded(condition: Condition, steps: dict[str, float], finer: int, inwards: bool) -> Condition:
-    size, up = 10.0**-finer, int(inwards)
-    if isinstance(condition, Bound):
-        step, side = steps[condition.feature] * size, -up if condition.below else up
-        return replace(condition, value=_to_step(condition.value, step, side))
-    first, second = (steps[name] * size for name in condition.features)
-    region: Region = condition
+def _with_shapes(clause: Clause, sizes: dict[str, float], finer: int, data: Data, columns: Columns) -> Clause:
+    """The clause with rounded centres, slopes and offsets. The ends of their intervals follow."""
+    conditions = list(clause.conditions)
+    for i, condition in enumerate(conditions):
+        if isinstance(condition, Bound):
+            continue
+        region = _shaped(condition, sizes, finer)
+        others = (*conditions[:i], *conditions[i + 1 :])
+        inside = Clause(others).holds(data.rows, columns) if others else np.ones(len(data.rows), dtype=bool)
+        _, low, high = best_interval(region.values(data.rows[inside], columns), data.weights[inside])
+        if (low is None, high is None) == (region.low is None, region.high is None):
+            region = replace(region, low=low, high=high)
+        conditions[i] = region
+    return replace(clause, conditions=tuple(conditions))
+
+
+def _shaped(region: Region, sizes: dict[str, float], finer: int) -> Region:
+    first, second = (sizes[name] for name in region.features)
     if isinstance(region, Distance):
         x, y = region.centre
         ratio = region.ratio if region.ratio == 1.0 else _significant(region.ratio, 2 + finer)
-        region = replace(region, centre=(_to_step(x, first), _to_step(y, second)), ratio=ratio)
-    elif isinstance(region, Sum):
-        region = replace(region, weight=_significant(region.weight, 2 + finer))
-    elif isinstance(region, Product):
+        return replace(region, centre=(_to_step(x, first), _to_step(y, second)), ratio=ratio)
+    if isinstance(region, Product):
         x, y = region.offsets
-        region = replace(region, offsets=(_to_step(x, first), _to_step(y, second)))
-        first *= 10.0 ** math.floor(math.log10(steps[region.features[1]] * 50))  # the unit is that of a product
-    low = None if region.low is None else _to_step(region.low, first, up)
-    high = None if region.high is None else _to_step(region.high, first, -up)
-    return replace(region, low=low, high=high)
+        return replace(region, offsets=(_to_step(x, first), _to_step(y, second)))
+    assert isinstance(region, Sum)
+    return replace(region, weight=_significant(region.weight, 2 + finer))
+
+
+def _with_ends(condition: Condition, sizes: dict[str, float], inwards: int) -> Condition:
+    if isinstance(condition, Bound):
+        side = -inwards if condition.below else inwards
+        return replace(condition, value=_to_step(condition.value, sizes[condition.feature], side))
+    size = sizes[condition.features[0]]
+    if isinstance(condition, Product):  # its unit is that of both features
+        size *= 10.0 ** math.floor(math.log10(sizes[condition.features[1]]) + 2)
+    low = None if condition.low is None else _to_step(condition.low, size, inwards)
+    high = None if condition.high is None else _to_step(condition.high, size, -inwards)
+    return replace(condition, low=low, high=high)
 
 
 def _significant(value: float, digits: int) -> float:

@@ -7,11 +7,11 @@ gain of a clause is a share of the rejected states,
 
 less DEMONSTRATED times the share of the demonstrations that it covers; `length` is how many numbers its words have, so
 the shorter of two clauses wins unless the longer one says clearly more. Candidates are intervals of single features and
-boxes in two (both exact over quantiles, then exact over the states), boxes in three, discs and ellipses, half-planes
-and bands, and conjunctions of these.
+boxes in two (exact over quantiles, then exact over the states), boxes in three, discs and ellipses, half-planes and
+bands, limits on products, and conjunctions of these.
 
-Half of the states are for fitting. A quarter chooses the shape and the number of the clauses. The last quarter is left
-for judging, see `parts`. Nothing is random.
+Half of the tried states are for fitting. A quarter chooses the shape and the number of the clauses; then both place
+their ends once more. The last quarter is left for judging, see `parts`. Nothing is random.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tacit.cost.bounds import Bound
 from tacit.explain import planar
-from tacit.explain.regions import Region
+from tacit.explain.regions import Region, Sum
 from tacit.explain.rounding import rounded
 from tacit.explain.rules import NO_RULE, Clause, Columns, Condition, Mask, Rule, Sample, with_evidence
 from tacit.explain.weights import PRICE, Data, best_interval
@@ -68,13 +68,11 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         return Rule(())
     tried = sample.tried
     part, theirs = parts(len(tried)), parts(len(sample.expert))
-    known = theirs < 4 if sample.fresh is not None else theirs < 3
-    fitted = Data.of(tried[part < 2], forbidden[part < 2], sample.expert[known & (theirs != 2)])
-    enough = forbidden[part < 2].any() and forbidden[part == 2].sum() >= ENOUGH
-    chosen, own = (part == 2, known & (theirs == 2)) if enough else (part < 3, known)
-    choosing = Data.of(tried[chosen], forbidden[chosen], sample.expert[own])
-    if not enough:
-        fitted = choosing
+    known = Data.of(tried[part < 3], forbidden[part < 3], sample.expert)
+    fitted = choosing = known
+    if forbidden[part < 2].any() and forbidden[part == 2].sum() >= ENOUGH:
+        fitted = Data.of(tried[part < 2], forbidden[part < 2], sample.expert[theirs != 2])
+        choosing = Data.of(tried[part == 2], forbidden[part == 2], sample.expert[theirs == 2])
     features, pairs = _worth_trying(cost, tried, columns, fitted, choosing)
     search = _Search(columns, features, pairs)
     clauses: list[Clause] = []
@@ -84,8 +82,8 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         if best is None or held.gain(best, columns) < LEAST_GAIN - PRICE:
             break
         clauses = search.improved([*clauses, best], fitted)
-    clauses = _pruned(clauses, choosing, columns)
-    clauses = [rounded(clause, _others(clauses, i, fitted, columns), columns) for i, clause in enumerate(clauses)]
+    clauses = search.improved(_pruned(clauses, choosing, columns), known)
+    clauses = [rounded(clause, _others(clauses, i, known, columns), columns) for i, clause in enumerate(clauses)]
     clauses = _with_shares(clauses, tried[forbidden], columns)
     return Rule(tuple(with_evidence(clause, sample, columns) for clause in clauses), otherwise=NO_RULE)
 
@@ -212,7 +210,7 @@ class _Search:
         for i, clause in enumerate(clauses):
             rest = _others(clauses, i, data, self.columns)
             simple = [Clause(self._interval(rest, name)) for name in clause.features]
-            clauses[i] = self._best(rest, [self.tuned(clause, rest), *simple], 1)[0]
+            clauses[i] = next(iter(self._best(rest, [self.tuned(clause, rest), *simple], 1)), clause)
         return clauses
 
     def tuned(self, clause: Clause, data: Data) -> Clause:
@@ -279,7 +277,8 @@ class _Search:
             more: list[tuple[Condition, ...]] = [
                 self._interval(there, name) for name in self.features if name not in clause.features
             ]
-            more += [(planar.slope(there.thinned(), one.features, self.columns),) for one in clause.regions]
+            slopes = [one.features for one in clause.regions if isinstance(one, Sum)]
+            more += [(planar.slope(there.thinned(), pair, self.columns),) for pair in slopes]
             options = [Clause((*clause.conditions, *one)) for one in more if one]
             longer = max(options, key=lambda one: data.gain(one, self.columns), default=clause)
             longer = self.tuned(longer, data)

@@ -81,7 +81,7 @@ def _coverage_lines(explanation: Explanation) -> list[str]:
     if forbids is not None:
         seen = f"{forbids['n']} held-out demonstrated states"
         if not forbids["held_out"]:
-            seen = f"{forbids['n']} demonstrated states, which the cost has seen: no demonstration was held out"
+            seen = f"{forbids['n']} demonstrated states. It was fitted to them: no demonstration was held out"
         lines.append(f"The rule forbids {_percent(forbids['demonstrations'])} of {seen}.")
     return lines
 
@@ -125,14 +125,17 @@ def _bound_lines(bound: Bound) -> list[str]:
 
 
 def _region_lines(region: Region) -> list[str]:
-    ends = [value for value in region.demonstrated if value is not None]
-    if not ends:
-        return []
+    """How near the demonstrations come."""
+    below, above = region.demonstrated
     if isinstance(region, Distance):
+        if region.ratio != 1.0:
+            return []
         place = f"({digits(region.centre[0])}, {digits(region.centre[1])})"
-        unit = "" if region.ratio == 1.0 else f" {region.features[0]} units"
-        return [f"The demonstrations keep {' and '.join(short(end) for end in ends)}{unit} away from {place} at least."]
-    return []
+        ends = [f"{short(end)}" for end in (below, above) if end is not None]
+        return [f"The demonstrated states nearest to its edge are {' and '.join(ends)} from {place}."] if ends else []
+    reach = [] if below is None else [f"up to {short(below)}"]
+    reach += [] if above is None else [f"down to {short(above)}"]
+    return [f"{region.quantity}: the demonstrations go {' and '.join(reach)}."] if reach else []
 
 
 def _truth_lines(explanation: Explanation) -> list[str]:

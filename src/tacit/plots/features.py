@@ -31,13 +31,16 @@ def cost_along(
     demonstrated: tuple[float, float],
     bounds: Sequence[Bound] = (),
     truth: Bound | None = None,
+    threshold: float | None = None,
     highest: float | None = None,
     format: Format = "svg",
+    description: str = "",
 ) -> bytes:
     """Draw up to two costs {label: (x, y)} along the feature, and up to three histograms {label: values (n,)}.
 
     The range of the demonstrations is shaded; so is, in another colour, the band between it and each of the learned
-    `bounds`, about which they say nothing. The true boundary is a dotted line. `highest` is the end of the cost's axis.
+    `bounds`, about which they say nothing. The true boundary is a dotted line, the threshold of the cost a dashed one
+    across. `highest` is the end of the cost's axis.
     """
     with style():
         figure = new_figure(4.6, 3.5)
@@ -45,10 +48,13 @@ def cost_along(
         for axes in (top, bottom):
             axes.axvspan(*demonstrated, color=_VISITS[0][0], alpha=0.12, linewidth=0)
             for bound in bounds:
-                if bound.demonstrated is not None:
-                    axes.axvspan(*sorted((bound.demonstrated, bound.value)), color=_OPEN, alpha=0.35, linewidth=0)
+                if bound.open_band is not None:
+                    axes.axvspan(*bound.open_band, color=_OPEN, alpha=0.35, linewidth=0)
         for (label, (x, y)), (colour, dash) in zip(curves.items(), _CURVES, strict=False):
             top.plot(x, y, color=colour, linestyle=dash, label=plain(label), zorder=3)
+        if threshold is not None:
+            line = top.axhline(threshold, color=SOFT, linewidth=0.9, linestyle="--", zorder=2)
+            line.set_label(f"threshold {threshold:.3g}")
         _vertical((top, bottom), bounds, COLOURS[1], (0, (4, 1.5)), "learned", 0.9)
         _vertical((top, bottom), () if truth is None else (truth,), INK, (0, (1, 1.3)), "true", 1.4)
         samples = [np.asarray(values, dtype=np.float64) for values in visits.values()]
@@ -58,7 +64,9 @@ def cost_along(
             share = np.histogram(sample, edges)[0] / max(len(sample), 1)
             bottom.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.1, label=plain(label))
         top.set(ylabel="cost")
-        top.set_ylim(0.0, 1.05 * (highest or max(1e-3, *(float(np.max(y)) for _, y in curves.values()))))
+        top.set_ylim(
+            0.0, 1.05 * (highest or max(1e-3, threshold or 0.0, *(float(np.max(y)) for _, y in curves.values())))
+        )
         bottom.set(xlabel=plain(name), ylabel="share of time", xlim=window)
         bottom.set_ylim(bottom=0.0)
         handles = [handle for axes in (top, bottom) for handle in axes.get_legend_handles_labels()[0]]
@@ -73,11 +81,11 @@ def cost_along(
             fontsize=7,
         )
         figure.align_ylabels((top, bottom))
-        return render(figure, format)
+        return render(figure, format, description=description)
 
 
 def _vertical(every: Any, bounds: Iterable[Bound], colour: str, dash: Any, word: str, width: float) -> None:
     for bound in bounds:
         for axes in every:
             line = axes.axvline(bound.value, color=colour, linestyle=dash, linewidth=width)
-        line.set_label(f"{word}: {bound.relation} {bound.value:.4g}".replace("-", "−"))
+        line.set_label(f"{word}: {bound.relation} {bound.value:.6g}".replace("-", "−"))

@@ -9,6 +9,7 @@ colour vision; lines differ in marker and dash as well.
 from __future__ import annotations
 
 import io
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -63,13 +64,20 @@ def style() -> Any:
     return matplotlib.rc_context(cast(Any, _STYLE))
 
 
-def render(figure: Figure, format: Format, tight: bool = True) -> bytes:
+def render(figure: Figure, format: Format, tight: bool = True, description: str = "") -> bytes:
+    """The figure as bytes; `description` is for those who do not see it, and stands in the file."""
     buffer = io.BytesIO()
     box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}
     # An SVG takes its background from the page; a PNG needs one, because its text is dark.
+    if description and format == "png":
+        metadata["Description"] = description
     figure.savefig(buffer, format=format, dpi=200, metadata=metadata, transparent=format == "svg", **box)
-    return buffer.getvalue()
+    if not description or format == "png":
+        return buffer.getvalue()
+    before, opening, after = buffer.getvalue().decode("utf-8").partition("<svg ")
+    inside, end, rest = after.partition(">")
+    return f'{before}{opening}role="img" {inside}{end}\n <title>{escape(description)}</title>{rest}'.encode()
 
 
 def plain(text: str) -> str:

@@ -20,13 +20,24 @@ from tacit.cost import LearnedCost
 from tacit.cost.bounds import Bound
 from tacit.errors import UserError
 from tacit.explain import in_words
+from tacit.explain.explanation import sample_of
 from tacit.explain.findings import boundaries, percent, true_bound
+from tacit.explain.pictures import pictures
+from tacit.explain.rules import Clause
 from tacit.metrics import Metric
 from tacit.plots.features import cost_along
-from tacit.plots.rules import PARTS, cells, strips
+from tacit.plots.rules import PARTS, cells
 from tacit.report.data import RunData
 from tacit.report.html import Section, define, details, emphasised, esc, figure, number, table
-from tacit.run.summary import CalibrationEntry, Explanation, as_mapping, is_number, value_of
+from tacit.run.summary import (
+    CalibrationEntry,
+    CellExplanation,
+    Explanation,
+    FeatureExplanation,
+    as_mapping,
+    is_number,
+    value_of,
+)
 
 MOST_PANELS = 6
 LEAST_SHARE = 0.03
@@ -49,18 +60,12 @@ COLUMNS = (
     Metric("truth", "The environment's own bound on that side, which the learner never sees."),
 )
 """Columns of the table of boundaries."""
-BESIDE_THE_RULE = (
-    "These boundaries lie where the map crosses its own level. Those of “The rule” lie where the cost crosses the "
-    "threshold of the rule, so the digits may differ. The unknown range of “The rule” may extend past the boundary, as "
-    "far as the data leave its place open."
-)
 
 
 def constraint(data: RunData, anchor: str) -> Section | None:
     """The section about forbidden values, in the features' own units."""
-    body = _boundary_table(data)
-    if body and as_mapping(data.explanation).get("kind") == "features":
-        body += f"<p>{BESIDE_THE_RULE}</p>"
+    # The rule says the same boundaries at the threshold of the cost: one statement about each is enough.
+    body = "" if _clauses(data) else _boundary_table(data)
     figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
         body += (
@@ -75,6 +80,23 @@ def constraint(data: RunData, anchor: str) -> Section | None:
             f'<div class="figures wide">{"".join(others)}</div>',
         )
     return Section("The learned constraint", body) if body else None
+
+
+def _clauses(data: RunData) -> list[Clause]:
+    """The clauses of the rule; none if there is no explanation, or a damaged one."""
+    entries = as_mapping(data.explanation).get("clauses")
+    try:
+        return [Clause.from_json(entry) for entry in entries] if isinstance(entries, list) else []
+    except (KeyError, TypeError, ValueError, AttributeError, UserError):
+        return []
+
+
+def _bounds(data: RunData) -> list[Bound]:
+    """The learned bounds on single features: of the rule, or of the map if there is no rule."""
+    clauses = _clauses(data)
+    if clauses:
+        return [bound for clause in clauses if len(clause.features) == 1 for bound in clause.bounds]
+    return boundaries(data.summary)
 
 
 def _boundary_table(data: RunData) -> str:
@@ -108,7 +130,7 @@ def important(data: RunData) -> list[str]:
     shares = np.max([_shares(data, cost) for cost in data.costs.values()], axis=0)
     ranked = [names[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= LEAST_SHARE]
     truth = true_bound(data.summary)
-    marked = [bound.feature for bound in boundaries(data.summary)] + ([truth.feature] if truth else [])
+    marked = [bound.feature for bound in _bounds(data)] + ([truth.feature] if truth else [])
     return list(dict.fromkeys([*(name for name in marked if name in names), *ranked]))[:MOST_PANELS]
 
 
@@ -147,7 +169,7 @@ class View:
     def caption(self) -> str:
         words = [f"Demonstrated: {self.demonstrated[0]:.4g} to {self.demonstrated[1]:.4g}."]
         if self.bounds:
-            words.append(f"Learned: forbidden {' and '.join(f'{b.relation} {b.value:.4g}' for b in self.bounds)}.")
+            words.append(f"Learned: forbidden {' and '.join(f'{b.relation} {b.value:.6g}' for b in self.bounds)}.")
         if self.truth is not None:
             words.append(f"The truth: forbidden {self.truth.relation} {self.truth.value:.4g}.")
         return " ".join(words)
@@ -171,7 +193,7 @@ def views(data: RunData, features: list[str] | None = None) -> Iterator[View]:
     for name in important(data) if features is None else features:
         column = inputs.columns[inputs.names.index(name)]
         demonstrated = float(limits[:, column].min()), float(limits[:, column].max())
-        bounds = [bound for bound in boundaries(data.summary) if bound.feature == name]
+        bounds = [bound for bound in _bounds(data) if bound.feature == name]
         truth = true if true is not None and true.feature == name else None
         values = np.concatenate([*(data.samples[key][:, column] for key in VISITORS), demonstrated])
         whole = _whole(values, bounds, truth)
@@ -254,38 +276,54 @@ def _near(whole: Window, demonstrated: Window, bounds: list[Bound], truth: Bound
 
 def rule(data: RunData, anchor: str) -> Section | None:
     """The section about the rule: the explanation of `tacit explain` and the guarantees of `tacit calibrate`."""
-    words = "" if data.explanation is None else _rule(data.explanation, anchor)
+    words = "" if data.explanation is None else _rule(data, data.explanation, anchor)
     body = words + _thresholds(data.calibration)
     return Section("The rule", body) if body else None
 
 
-def _rule(explanation: Explanation, anchor: str) -> str:
+def _rule(data: RunData, explanation: Explanation, anchor: str) -> str:
     try:
         sentence, *facts = _joined(in_words(explanation))
-        if explanation["kind"] == "cells":
-            # One picture per map, because maps side by side would be too small to read on a phone.
-            images = [cells(explanation, (part,)) for part in PARTS]
-        else:
-            images = [strips(explanation)]
+        shown = _cell_figures(explanation, anchor) if explanation["kind"] == "cells" else []
+        if explanation["kind"] == "features":
+            shown = _feature_figures(data, explanation, anchor)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, UserError):  # a damaged file
         return ""
-    caption = (
-        "Green is demonstrated; amber is where the true boundary may lie, because no demonstration goes there; orange "
-        "is forbidden wherever in the amber band the boundary lies."
-        if explanation["kind"] == "features"
-        else "Outlined cells are forbidden. Neither the demonstrations nor an agent that follows only the reward "
-        "enters the cells that are struck through."
-    )
-    if explanation["confidence"] is not None:
-        caption += " The horizontal bar is where costs from resampled demonstrations put the boundary."
     items = "".join(f"<li>{emphasised(fact.strip())}</li>" for fact in facts)
-    pictures = [figure(images[-1], f"{anchor}-rule", "What is forbidden", esc(caption))]
-    if len(images) > 1:
-        crossed = "Red crosses, if any, are the hidden constraint. The learner never sees them."
-        pictures.insert(0, figure(images[0], f"{anchor}-rule-map", "The map", crossed))
     css = "figures maps" if explanation["kind"] == "cells" else "figures wide"
-    figures = f'<div class="{css}">{"".join(pictures)}</div>'
+    figures = f'<div class="{css}">{"".join(shown)}</div>' if shown else ""
     return f'<p class="rule"><b>{emphasised(sentence)}</b></p>{figures}<ul>{items}</ul>'
+
+
+def _cell_figures(explanation: CellExplanation, anchor: str) -> list[str]:
+    # One picture per map, because maps side by side would be too small to read on a phone.
+    drawn, forbidden = (cells(explanation, (part,)) for part in PARTS)
+    crossed = "Red crosses, if any, are the hidden constraint. The learner never sees them."
+    outlined = (
+        "Outlined cells are forbidden. Neither the demonstrations nor an agent that follows only the reward enters the "
+        "cells that are struck through."
+    )
+    return [
+        figure(drawn, f"{anchor}-rule-map", "The map", crossed),
+        figure(forbidden, f"{anchor}-rule", "What is forbidden", outlined),
+    ]
+
+
+def _feature_figures(data: RunData, explanation: FeatureExplanation, anchor: str) -> list[str]:
+    """The two or three pictures that matter most; none if the folder lacks what they are drawn from."""
+    cost = data.costs.get(explanation["of"])
+    if cost is None:
+        return []
+    shown = pictures(explanation, cost, sample_of({"expert_range": _limits(data), **data.samples}, cost))
+    return [
+        figure(one.draw(described=False), f"{anchor}-rule-{i}", one.title, emphasised(one.caption))
+        for i, one in enumerate(shown)
+    ]
+
+
+def _limits(data: RunData) -> np.ndarray:
+    expert = data.samples["expert"]
+    return np.stack([expert.min(axis=0), expert.max(axis=0)])
 
 
 def _joined(lines: list[str]) -> list[str]:

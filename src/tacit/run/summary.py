@@ -222,7 +222,7 @@ class Forbids(TypedDict):
     """Share of their states."""
     n: int
     held_out: bool
-    """Whether nothing at all was fitted to them. Otherwise the cost was, and on cells the rule, too."""
+    """Whether nothing was fitted to them. Otherwise both the cost and the rule were."""
 
 
 class Confidence(TypedDict):
@@ -248,14 +248,13 @@ class ClauseEntry(TypedDict):
     text: str
 
 
-class BoundView(TypedDict):
-    """What to draw for one bound."""
+class PictureEntry(TypedDict):
+    """A picture of the cost and the rule: explanation.svg, explanation-2.svg, ..."""
 
-    feature: str
-    shown: list[float]
-    """Lowest and highest demonstrated value."""
-    window: list[float]
-    """Ends of the axis."""
+    features: list[str]
+    """One or two."""
+    title: str
+    caption: str
 
 
 class Alternative(TypedDict):
@@ -289,11 +288,11 @@ class _Explanation(TypedDict):
 
 
 class FeatureExplanation(_Explanation):
-    """A cost of named features as a rule of bounds."""
+    """A cost of named features as a rule of bounds and regions."""
 
     kind: Literal["features"]
     clauses: list[ClauseEntry]
-    views: list[BoundView]
+    pictures: list[PictureEntry]
     also: list[str]
     """Bounds of the cost that the rule does not need."""
     instead: list[Alternative]
