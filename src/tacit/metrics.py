@@ -114,7 +114,7 @@ METRICS: dict[str, Metric] = {
     "best_iou": Metric(
         "best IoU",
         "Overlap (intersection over union) of the truly constrained states with the states whose cost exceeds a "
-        "threshold, at the best threshold. 1 is perfect.",
+        "threshold, at the threshold that suits the truth best, which the learner does not know. 1 is perfect.",
         "score",
         "higher",
     ),

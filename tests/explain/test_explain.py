@@ -16,6 +16,8 @@ from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.explain import explain, in_words, refresh_explanation
+from tacit.explain.explanation import load_sample
+from tacit.explain.pictures import pictures
 from tacit.launch import execute, start_run
 from tacit.report import load_run, write_report
 from tacit.run import Run, storage
@@ -102,7 +104,7 @@ def test_the_planted_rule(deep_run):
     )
     assert min(found["coverage"][key] for key in ("precision", "recall")) > 0.95
     assert found["coverage"]["n"] == pytest.approx((3000 + 200) / 4, abs=100)
-    assert found["forbids"] == {"demonstrations": 0.0, "n": 100, "held_out": False}
+    assert found["forbids"] == {"demonstrations": 0.0, "n": 400, "held_out": False}
     # Truly forbidden below -3: three fifths of what lies between -6 and -1, and all of it is found.
     assert found["truth"]["precision"] == pytest.approx(0.6, abs=0.05)
     assert found["truth"]["recall"] == 1.0
@@ -181,7 +183,13 @@ def test_the_command_writes_everything(deep_run, cli):
     assert out.status == 0
     assert out.stdout.startswith("x < ")
     assert (deep_run.path / "explanation.png").read_bytes()[:4] == b"\x89PNG"
-    assert b"not known" in (deep_run.path / "explanation.svg").read_bytes()
+    svg = (deep_run.path / "explanation.svg").read_bytes()
+    assert b"not known" in svg
+    (picture,) = deep_run.read("explanation.json")["pictures"]
+    assert picture["features"] == ["x"]
+    # The words are printed, and stand in the file for those who do not see the picture.
+    assert picture["caption"] in out.stdout
+    assert f"<title>{picture['title']}. ".encode() in svg
     assert cli("explain", deep_run.path, "--json").json()["rule"] == deep_run.read("explanation.json")["rule"]
     assert cli("explain", deep_run.path, "--of", "cost").status == 0
 
@@ -244,6 +252,106 @@ def test_the_report_shows_the_rule(deep_run, cli):
     assert "not known between" in text
     assert "75 %" in text
     assert any(name.startswith("run0-rule") for name in page.ids)
+
+
+def disc_cost() -> LearnedCost:
+    """4 where a ReLU network of 8 directions sees the origin nearer than 1: an octagon."""
+    angles = np.arange(8) * np.pi / 4
+    first = np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
+    inputs = Inputs(("x", "y"), (0, 1), 2, 0, np.zeros(2, np.float32), np.ones(2, np.float32), squash=False, clip=1e3)
+    weights = (first, np.full((8, 1), -60.0, np.float32))
+    biases = (np.full(8, -0.95, np.float32), np.array([4.0], np.float32))
+    empty = np.zeros((2, 0), np.float32)
+    return LearnedCost(inputs, np.array([4.0], np.float32), empty, empty, weights, biases)
+
+
+@pytest.fixture
+def disc_run(deep_run) -> Run:
+    """The agent goes anywhere, demonstrations keep away from a disc; eight of them were held out."""
+    rng = np.random.default_rng(1)
+    nominal = rng.uniform(-3, 3, (4000, 2)).astype(np.float32)
+
+    def outside(n):
+        rows = rng.uniform(-3, 3, (4 * n, 2))
+        return rows[np.hypot(*rows.T) > 1.2][:n]
+
+    made = [Trajectory(outside(41), np.zeros((40, 1)), np.zeros(40), None, False) for _ in range(20)]
+    demos = from_trajectories(made, {"feature_names": ["x", "y"]})
+    demonstrations.save(demos, deep_run.path / "demos.npz")
+    config = deep_run.read("config.json")
+    demos_entry = {**config["demos"], "sha256": demos.sha256}
+    deep_run.write("config.json", {**config, "config": {"demonstrations": 12}, "demos": demos_entry})
+    run = Run.open(deep_run.path)
+    expert = run.learned_from().observations.astype(np.float32)
+    arrays = {
+        "expert": expert,
+        "nominal": nominal,
+        "learner": nominal[:100],
+        "expert_range": np.stack([expert.min(axis=0), expert.max(axis=0)]),
+        "nominal_truth": (np.hypot(*nominal.T) < 1).astype(np.float32),
+        "history": nominal[:200],
+        "history_truth": (np.hypot(*nominal[:200].T) < 1).astype(np.float32),
+    }
+    storage.save_arrays(run.path / "samples.safetensors", arrays)
+    run.write("summary.json", {"table": {}, "boundaries": []})
+    with run:
+        for name in ("cost", "map"):
+            run.save_model(name, *disc_cost().to_arrays())
+    return run
+
+
+def test_a_disc_is_explained_and_drawn(disc_run, cli):
+    explanation = cli("explain", disc_run.path, "--json").json()
+    (clause,) = explanation["clauses"]
+    (region,) = clause["regions"]
+    assert clause["text"].startswith("(x, y) within 1.")
+    assert region["high"] == pytest.approx(1.05, abs=0.1)
+    assert region["centre"] == pytest.approx([0.0, 0.0], abs=0.1)
+    assert min(explanation["coverage"][key] for key in ("precision", "recall")) > 0.95
+    assert explanation["forbids"] == {"demonstrations": 0.0, "n": 8 * 40, "held_out": True}
+    assert min(explanation["truth"][key] for key in ("precision", "recall")) > 0.8
+    (picture,) = explanation["pictures"]
+    assert picture["features"] == ["x", "y"]
+    assert explanation["rule"] in picture["caption"]
+    svg = (disc_run.path / "explanation.svg").read_text()
+    for label in ("demonstrated", "tried by agents", "the rule", "cost at its threshold"):
+        assert label in svg
+    words = "\n".join(in_words(explanation))
+    assert "The rule forbids 0 % of 320 held-out demonstrated states." in words
+    write_report([disc_run], disc_run.path / "report.html")
+    page = Page((disc_run.path / "report.html").read_text())
+    assert "run0-rule-0" in " ".join(page.ids)
+    assert "Learned from the demonstration" in page.text or "Learned from" in page.text
+    assert explanation["rule"].split(" of ")[0] in page.text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_pictures_of_an_earlier_rule_are_removed(disc_run, cli):
+    (disc_run.path / "explanation-3.png").write_bytes(b"old")
+    assert cli("explain", disc_run.path).status == 0
+    assert not (disc_run.path / "explanation-3.png").exists()
+
+
+def test_a_cost_of_named_terms_has_their_pictures(disc_run):
+    """The largest terms are drawn, although the rule is about others."""
+
+    class Named:
+        def __init__(self, names, size):
+            self.names, self.size = names, size
+
+        def of_rows(self, rows):
+            return self.size * rows[:, 0]
+
+    class Cost(LearnedCost):
+        @property
+        def terms(self):
+            return Named(("y",), 1.0), Named(("x",), 0.01), Named(("x", "y"), 0.5)
+
+    plain = disc_cost()
+    cost = Cost(plain.inputs, plain.lam, plain.slopes, plain.offsets, plain.weights, plain.biases)
+    sample = load_sample(disc_run, plain)
+    explanation = {**explain(disc_run), "clauses": []}
+    assert [one.features for one in pictures(explanation, cost, sample)] == [("x", "y")]  # y is in that plane
+    assert [one.features for one in pictures(explanation, plain, sample)] == [("x", "y")]
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", '{"kind": "features"}', '{"kind": "cells", "cells": 3}', "not json"])

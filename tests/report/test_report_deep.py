@@ -138,8 +138,10 @@ def test_page_says_what_was_found(pendulum: Run, report: Path) -> None:
     assert "The true constraint, which the learner never saw, is x_position < -0.015" in words.replace("  ", " ")
     for name in ("demonstrations", "learned", "learned, deterministic"):
         assert f"{summary['table'][name]['return']['value']:.2f}" in words
+    # One statement about each boundary: the rule's.
+    assert words.count(f"{pendulum.read('explanation.json')['rule']}") >= 2
     for boundary in summary["boundaries"]:
-        assert f"{boundary['feature']} {boundary['relation']} {boundary['value']:.4g}" in words
+        assert f"{boundary['feature']} {boundary['relation']} {boundary['value']:.4g}" not in words
     for part in (
         "What was found",
         "The learned constraint",
@@ -179,10 +181,13 @@ def test_pictures_are_drawn(pendulum: Run, report: Path) -> None:
     along = [svg for svg in svgs if "share of time" in svg]
     assert 1 <= len(along) <= 8
     assert any("true: &lt; −0.015" in svg for svg in along)
-    for name in ("cost of the policy", "constraint map", "demonstrations", "learner", "reward alone"):
-        assert all(name in svg for svg in along)
-    assert sum("not known: no demonstration goes there" in svg for svg in svgs) == 1
-    assert len(svgs) - len(along) == 5
+    assert all(name in svg for svg in along for name in ("demonstrations", "learner", "reward alone"))
+    assert any("not known" in svg for svg in along)
+    both = [svg for svg in along if "cost of the policy" in svg and "constraint map" in svg]
+    planes = [svg for svg in svgs if "tried by agents" in svg]
+    # Those of the rule show its cost alone.
+    assert len(along) - len(both) + len(planes) == len(pendulum.read("explanation.json")["pictures"]) >= 1
+    assert len(svgs) - len(along) - len(planes) == 4
 
 
 def test_film(report: Path) -> None:
@@ -344,7 +349,9 @@ def test_terminal(pendulum: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("demonstrations", "learned, without noise", "terminated", "rollouts", "inverse", "per second"):
         assert part in out, part
     assert f"{summary['table']['learned']['terminated_return']['value']:.3f}" in out
-    assert findings.learned(summary)[0].replace("**", "") in out
+    explanation = pendulum.read("explanation.json")
+    assert findings.learned(summary, explanation)[0].replace("**", "") in out
+    assert f"{explanation['rule']} is forbidden" in out, "learn and explain name the same reason"
     assert "**" not in out
     if "cost_quality" in summary:
         assert f"{summary['cost_quality']['auroc']:.3f}" in out

@@ -11,6 +11,7 @@ from rich.console import Console
 from tacit.commands import fits, new_table, print_table
 from tacit.envs.options import notice
 from tacit.explain import findings
+from tacit.explain.brief import with_overlap
 from tacit.metrics import AGENTS, DETECTION, ENDS, lookup
 from tacit.run import Run
 from tacit.run.summary import Detection, Record, Summary
@@ -25,23 +26,28 @@ COLUMNS = (
 )
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
 """Beside ENDS in a table of their own, where some episodes begin in violation."""
-QUALITY = {"auroc": "0.5 is guessing, 1 perfect", "best_iou": "1 is perfect"}
+QUALITY = {
+    "auroc": "AUROC (0.5 is guessing, 1 perfect)",
+    "iou": "IoU at the learned threshold (1 is perfect)",
+    "best_iou": "IoU at the best threshold for the truth",
+}
 
 
 def print_summary(run: Run, written: Record) -> None:
     """What summary.json, as it was written, and certificate.json say."""
     summary = cast(Summary, written)
+    explanation = run.read("explanation.json") if (run.path / "explanation.json").exists() else None
     if summary.get("table"):
         labels = summary.get("labels", {})
         agents = {labels.get(name, name): row for name, row in summary["table"].items()}
         print_agents(agents, title="what the agents do in the true environment")
         print_notice(run)
     if summary.get("cost_quality"):
-        print_quality(summary["cost_quality"])
+        print_quality(with_overlap(summary["cost_quality"], explanation))
     if summary.get("detection"):
         print_detection(summary["detection"])
     if "boundaries" in summary:
-        return print_findings(summary, run.metrics())
+        return print_findings(summary, run.metrics(), explanation)
     if (run.path / "certificate.json").exists():
         print_certificate(run.read("certificate.json"))
     elif summary.get("statement"):
@@ -88,9 +94,9 @@ def _print_metrics(agents: Mapping[str, Record], columns: Sequence[str], title: 
 def print_quality(quality: Mapping[str, float]) -> None:
     """How well the cost marks the true constraint."""
     table = new_table("the learned cost as a map of the true constraint", "")
-    for key, scale in QUALITY.items():
-        if key in quality or "auroc_cost" not in quality:
-            table.add_row(f"{lookup(key).label} ({scale})", cell(quality.get(key), "score"))
+    for key, label in QUALITY.items():
+        if key in quality:
+            table.add_row(label, cell(quality.get(key), "score"))
     if "auroc_cost" in quality:
         table.add_row(
             f"{lookup('auroc').label} of the cost that drove the policy", cell(quality["auroc_cost"], "score")
@@ -116,10 +122,10 @@ def print_detection(detection: Mapping[str, Detection]) -> None:
         print(f"It rejects {100 * share['value']:.1f} % of {share['n']} held-out demonstrations ({ends}).")
 
 
-def print_findings(summary: Summary, metrics: Sequence[Record]) -> None:
+def print_findings(summary: Summary, metrics: Sequence[Record], explanation: object = None) -> None:
     """The learned constraint in words, reasons for doubt, and where the time went."""
-    doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics)]
-    lines = [*findings.learned(summary), *doubts, findings.time_words(summary)]
+    doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics, explanation)]
+    lines = [*findings.learned(summary, explanation), *doubts, findings.time_words(summary)]
     Console(highlight=False, markup=False).print("\n".join(line.replace("**", "") for line in lines if line))
 
 

@@ -1,7 +1,8 @@
 """The results of a deep run in plain sentences, for the terminal and the report (which turns **emphasis** into bold).
 
-Everything is read from summary.json (`tacit.run.summary.Summary`) and metrics.jsonl, whatever algorithm wrote them.
-Nothing is said about entries that are missing or damaged.
+Everything is read from summary.json (`tacit.run.summary.Summary`), explanation.json and metrics.jsonl, whatever
+algorithm wrote them. The rule of `tacit explain` is the constraint that is named, so there is one statement about each
+boundary; a run without one has the boundaries of its map. Nothing is said about entries that are missing or damaged.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from tacit.cost import CLIPPED_TOO_OFTEN
-from tacit.cost.bounds import RELATIONS, Bound
+from tacit.cost.bounds import RELATIONS, Bound, threshold_error
 from tacit.demos.data import FEW_DEMONSTRATIONS
+from tacit.errors import UserError
+from tacit.explain.rules import NO_RULE, Clause, Rule
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
 LOST_RETURN = 0.1
@@ -48,13 +51,25 @@ def true_bound(summary: Summary) -> Bound | None:
 # What was learned
 
 
-def learned(summary: Summary) -> list[str]:
+def clauses_of(explanation: object) -> list[Clause] | None:
+    """The clauses of a rule over features; None if there is no such rule, or a damaged one."""
+    entries = as_mapping(explanation).get("clauses")
+    try:
+        return [Clause.from_json(entry) for entry in entries] if isinstance(entries, list) else None
+    except (KeyError, TypeError, ValueError, AttributeError, UserError):
+        return None
+
+
+def learned(summary: Summary, explanation: object = None) -> list[str]:
     """The learned constraint in words, with the true one if the environment states it."""
     bounds, truth = boundaries(summary), true_bound(summary)
     if "boundaries" not in summary:
         return []
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
     source = f"{count} demonstrations" if is_number(count) and count != 1 else "the demonstration"
+    clauses = clauses_of(explanation)
+    if clauses is not None:
+        return [" ".join(_rule_words(source, clauses, as_mapping(explanation), truth))]
     if bounds:
         first, *others = bounds
         sentence = f"Learned from {source}: **{first}** is forbidden."
@@ -70,6 +85,35 @@ def learned(summary: Summary) -> list[str]:
     else:
         sentence = f"The map learned from {source} **marks no boundary** on any single feature."
     return [sentence if truth is None else f"{sentence} {_beside_truth(summary, truth)}"]
+
+
+def _rule_words(source: str, clauses: list[Clause], explanation: Record, truth: Bound | None) -> list[str]:
+    """The rule, how much of the cost it says, and where it lies beside the truth."""
+    if not clauses:
+        return [f"Learned from {source}: **{explanation.get('rule') or NO_RULE}**."]
+    words = [f"Learned from {source}: **{Rule(tuple(clauses))}** is forbidden."]
+    coverage = as_mapping(explanation.get("coverage"))
+    recall, precision = value_of(coverage.get("recall")), value_of(coverage.get("precision"))
+    if recall is not None and precision is not None:
+        words.append(
+            f"The rule covers {percent(recall)} of the tried states that the cost rejects; the cost rejects "
+            f"{percent(precision)} of those that it covers."
+        )
+    judged = as_mapping(explanation.get("truth"))
+    recall, precision = value_of(judged.get("recall")), value_of(judged.get("precision"))
+    if truth is not None:
+        sentence = f"The true constraint, which the learner never saw, is **{truth}**"
+        own = next((b for c in clauses if len(c.conditions) == 1 for b in c.bounds if b.side == truth.side), None)
+        error = None if own is None else threshold_error(own, truth.value)
+        if error is None:
+            words.append(f"{sentence}; the rule has no boundary of its own on that side of {truth.feature}.")
+        elif error > 0:
+            words.append(f"{sentence}; the rule's boundary on that side lies {error:.3g} away from it.")
+        else:
+            words.append(f"{sentence}; the rule's boundary lies between it and the demonstrations, as it should.")
+    if recall is not None and precision is not None and not math.isnan(recall + precision):
+        words.append(f"Against the truth: precision {percent(precision)}, recall {percent(recall)}.")
+    return words
 
 
 def _beside_truth(summary: Summary, truth: Bound) -> str:
@@ -122,14 +166,14 @@ def _interval(entry: object, share: bool = False) -> str:
 # What is doubtful
 
 
-def doubts(summary: Summary, metrics: Sequence[Record] = ()) -> list[str]:
+def doubts(summary: Summary, metrics: Sequence[Record] = (), explanation: object = None) -> list[str]:
     """Reasons not to trust the result, one sentence each."""
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
     if "demonstrations" not in table and "boundaries" not in summary:
         return []
     return [
         *_about_behaviour(table.get("learned", {}), table.get("demonstrations", {})),
-        *_about_map(summary),
+        *_about_map(summary, clauses_of(explanation)),
         *_about_training(summary, metrics),
     ]
 
@@ -153,10 +197,17 @@ def _about_behaviour(agent: Record, demos: Record) -> list[str]:
     return doubts
 
 
-def _about_map(summary: Summary) -> list[str]:
+def _about_map(summary: Summary, clauses: list[Clause] | None) -> list[str]:
     doubts = []
     threshold, quality = as_mapping(summary.get("threshold")), as_mapping(summary.get("cost_quality"))
-    if "boundaries" in summary and not boundaries(summary):
+    truth = true_bound(summary)
+    if clauses is not None:
+        features = {name for clause in clauses for name in clause.features}
+        if not clauses:
+            doubts.append("No short rule says what the cost forbids: look at its pictures before you use it.")
+        elif truth is not None and truth.feature not in features:
+            doubts.append(f"The rule misses the true constraint, {truth}: it says nothing about {truth.feature}.")
+    elif "boundaries" in summary and not boundaries(summary):
         doubts.append(
             "The map marks no boundary: the cost depends on several features together, or it is too weak along any "
             "single one."

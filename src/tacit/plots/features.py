@@ -47,9 +47,10 @@ def cost_along(
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1.4), gridspec_kw={"hspace": 0.1})
         for axes in (top, bottom):
             axes.axvspan(*demonstrated, color=_VISITS[0][0], alpha=0.12, linewidth=0)
-            for bound in bounds:
-                if bound.open_band is not None:
-                    axes.axvspan(*bound.open_band, color=_OPEN, alpha=0.35, linewidth=0)
+            bands = [bound.open_band for bound in bounds if bound.open_band is not None]
+            for number, band in enumerate(bands):
+                label = "not known" if axes is bottom and not number else None
+                axes.axvspan(*band, color=_OPEN, alpha=0.35, linewidth=0, label=label)
         for (label, (x, y)), (colour, dash) in zip(curves.items(), _CURVES, strict=False):
             top.plot(x, y, color=colour, linestyle=dash, label=plain(label), zorder=3)
         if threshold is not None:

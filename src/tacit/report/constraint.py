@@ -21,9 +21,8 @@ from tacit.cost.bounds import Bound
 from tacit.errors import UserError
 from tacit.explain import in_words
 from tacit.explain.explanation import sample_of
-from tacit.explain.findings import boundaries, percent, true_bound
+from tacit.explain.findings import boundaries, clauses_of, percent, true_bound
 from tacit.explain.pictures import pictures
-from tacit.explain.rules import Clause
 from tacit.metrics import Metric
 from tacit.plots.features import cost_along
 from tacit.plots.rules import PARTS, cells
@@ -65,7 +64,7 @@ COLUMNS = (
 def constraint(data: RunData, anchor: str) -> Section | None:
     """The section about forbidden values, in the features' own units."""
     # The rule says the same boundaries at the threshold of the cost: one statement about each is enough.
-    body = "" if _clauses(data) else _boundary_table(data)
+    body = "" if clauses_of(data.explanation) is not None else _boundary_table(data)
     figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
         body += (
@@ -82,19 +81,10 @@ def constraint(data: RunData, anchor: str) -> Section | None:
     return Section("The learned constraint", body) if body else None
 
 
-def _clauses(data: RunData) -> list[Clause]:
-    """The clauses of the rule; none if there is no explanation, or a damaged one."""
-    entries = as_mapping(data.explanation).get("clauses")
-    try:
-        return [Clause.from_json(entry) for entry in entries] if isinstance(entries, list) else []
-    except (KeyError, TypeError, ValueError, AttributeError, UserError):
-        return []
-
-
 def _bounds(data: RunData) -> list[Bound]:
     """The learned bounds on single features: of the rule, or of the map if there is no rule."""
-    clauses = _clauses(data)
-    if clauses:
+    clauses = clauses_of(data.explanation)
+    if clauses is not None:
         return [bound for clause in clauses if len(clause.features) == 1 for bound in clause.bounds]
     return boundaries(data.summary)
 

@@ -27,6 +27,7 @@ import numpy as np
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.explain import explain
+from tacit.explain.brief import with_overlap
 from tacit.policy import Policy
 from tacit.run import Run, storage
 from tacit.run.summary import (
@@ -90,8 +91,8 @@ class RunData:
 
     @property
     def quality(self) -> Row:
-        """The quality of the cost, {metric: number}."""
-        return dict(as_mapping(self.summary.get("cost_quality")))
+        """The quality of the cost, {metric: number}, with the overlap at the learned threshold."""
+        return with_overlap(as_mapping(self.summary.get("cost_quality")), self.explanation)
 
     @property
     def labels(self) -> dict[str, str]:

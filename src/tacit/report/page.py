@@ -101,7 +101,7 @@ def _article(data: RunData, anchor: str, heading: bool) -> str:
 def _comparison(runs: Sequence[RunData]) -> Section:
     labels = [f"{i + 1}. {label}" for i, label in enumerate(_differences(runs))]
     rows = {label: {**data.table.get("learned", {}), **data.quality} for label, data in zip(labels, runs, strict=True)}
-    keys = [*sections.table_keys(rows.values()), "auroc", "best_iou"]
+    keys = [*sections.table_keys(rows.values()), "auroc", "iou"]
     body = metric_table("the learned agent of each run", rows, keys)
     links = facts((f"run {i + 1}", f'<a href="#run{i}">{esc(data.name)}</a>') for i, data in enumerate(runs))
     return Section("Side by side", body + "<h3>Runs</h3>" + links)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from tacit.explain import findings
 from tacit.metrics import lookup
 from tacit.report.data import RunData
@@ -85,12 +87,13 @@ def answer(data: RunData, anchor: str) -> Section | None:
 
 def _sampled_words(data: RunData) -> list[str]:
     """What a deep run learned and how its policy behaves; without demonstrations, only how the agents behave."""
-    words = [*findings.learned(data.summary), *findings.behaviour(data.table)]
+    words = [*findings.learned(data.summary, data.explanation), *findings.behaviour(data.table)]
     return [emphasised(sentence) for sentence in words] or _behaviour_words(data)
 
 
 def _doubts(data: RunData) -> str:
-    items = "".join(f"<li>{emphasised(text)}</li>" for text in findings.doubts(data.summary, data.metrics))
+    doubts = findings.doubts(data.summary, data.metrics, data.explanation)
+    items = "".join(f"<li>{emphasised(text)}</li>" for text in doubts)
     return f'<h3><span class="fair">~ doubtful</span></h3><ul>{items}</ul>' if items else ""
 
 
@@ -130,15 +133,16 @@ def _behaviour_words(data: RunData) -> list[str]:
 
 def _cost_words(data: RunData) -> list[str]:
     quality, truth = data.quality, data.arrays.get("true_constraint")
-    cost = data.arrays.get("cost_state", data.arrays.get("forbidden"))
     words = []
-    threshold = value_of(quality.get("best_threshold"))
-    if truth is not None and cost is not None and threshold is not None and truth.any():
-        marked = cost > threshold
+    marked, where = _marked(data), "At its threshold"
+    cost, best = data.arrays.get("cost_state", data.arrays.get("forbidden")), value_of(quality.get("best_threshold"))
+    if marked is None and cost is not None and best is not None:
+        marked, where = cost > best, "At the threshold that suits the truth best,"
+    if truth is not None and marked is not None and truth.any():
         hits, false = int((marked & truth.astype(bool)).sum()), int((marked & ~truth.astype(bool)).sum())
         words.append(
-            f"At its best threshold the learned cost marks <b>{hits} of the {int(truth.sum())}</b> truly constrained "
-            f"cells and {_count(false, 'allowed one', 'allowed ones')}."
+            f"{where} the learned cost marks <b>{hits} of the {int(truth.sum())}</b> truly constrained cells and "
+            f"{_count(false, 'allowed one', 'allowed ones')}."
         )
     auroc = value_of(quality.get("auroc"))
     if auroc is not None:
@@ -151,6 +155,15 @@ def _cost_words(data: RunData) -> list[str]:
             f"How much a visit costs cannot be told for {int((unknown > 0.5).sum())} of the {len(unknown)} cells."
         )
     return [" ".join(words)] if words else []
+
+
+def _marked(data: RunData) -> np.ndarray | None:
+    """(S,) the cells that the learned threshold marks; None if the run was not explained."""
+    cells, row, col = (as_mapping(data.explanation).get("cells"), data.arrays.get("row"), data.arrays.get("col"))
+    if not isinstance(cells, list) or row is None or col is None:
+        return None
+    chosen = {tuple(cell) for cell in cells if isinstance(cell, list)}
+    return np.array([(int(r), int(c)) in chosen for r, c in zip(row, col, strict=True)])
 
 
 def _count(n: int, one: str, many: str) -> str:
@@ -168,7 +181,7 @@ def _key_numbers(data: RunData) -> str:
         if value is not None:
             note = "" if reference is None else f"{name} {number(reference, lookup(key).unit)}"
             tiles.append(_tile(key, number(value, lookup(key).unit), note))
-    for key in ("auroc", "best_iou"):
+    for key in ("auroc", "iou"):
         value = value_of(data.quality.get(key))
         if value is not None:
             tiles.append(_tile(key, number(value, lookup(key).unit), "1 is perfect"))
