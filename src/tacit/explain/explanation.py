@@ -130,7 +130,7 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
         "forbids": _forbids(rule, sample, columns),
         "truth": _truth(rule, sample, columns, summary),
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
-        "sentence": rule_sentence(str(rule), rule.bounds),
+        "sentence": rule_sentence(rule),
     }
     explanation["pictures"] = [picture.to_json() for picture in pictures(explanation, cost, sample)]
     return explanation

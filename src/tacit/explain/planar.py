@@ -69,14 +69,17 @@ def slope(data: Data, pair: Pair, columns: Columns) -> Region:
 
 
 def _products(data: Data, pair: Pair, columns: Columns) -> list[Region]:
-    """The best limit on a product of the features, and of the features less an offset, beyond which nobody goes."""
+    """The best limits on a product of the features, each of them less 0 or less an offset beyond which nobody goes."""
     plane = _Plane.of(data, pair, columns)
     low, high = plane.ends
     room = 0.1 * (high - low)
-    corners = itertools.product(*zip(low - room, high + room, strict=True))
-    best = max((Product(pair, offsets=(float(x), float(y))) for x, y in corners), key=plane.score)
-    plain = [Product(pair)] if ((low >= 0) | (high <= 0)).all() else []
-    return [plane.walk(best), *map(plane.with_ends, plain)]
+    beyond = [[float(one) for one in ends] for ends in zip(low - room, high + room, strict=True)]
+    zero = [[0.0] if low[i] >= 0 or high[i] <= 0 else [] for i in (0, 1)]
+    best: list[Region] = []
+    for first, second in itertools.product(*zip(beyond, zero, strict=True)):
+        options = [Product(pair, offsets=one) for one in itertools.product(first, second)]
+        best += [plane.walk(max(options, key=plane.score))] if options else []
+    return best
 
 
 def walk(region: R, data: Data, columns: Columns) -> R:
@@ -153,8 +156,9 @@ class _Plane:
                     yield replace(region, ratio=region.ratio * float(np.exp(2 * step)))
             elif isinstance(region, Product):
                 x, y = region.offsets
-                yield replace(region, offsets=(x + step * first, y))
-                yield replace(region, offsets=(x, y + step * second))
+                # An offset of 0 stays, because it is shorter.
+                yield from () if x == 0.0 else (replace(region, offsets=(x + step * first, y)),)
+                yield from () if y == 0.0 else (replace(region, offsets=(x, y + step * second)),)
             elif isinstance(region, Sum):
                 angle = np.arctan(region.weight * second / first) + step / 2
                 if min(abs(np.cos(angle)), abs(np.sin(angle))) > STEEPEST:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 from tacit.cost.bounds import Bound, short
 from tacit.explain.regions import Distance, Region, digits
-from tacit.explain.rules import Clause
+from tacit.explain.rules import Clause, Rule
 from tacit.run.summary import Agreement, Explanation, FeatureExplanation, as_mapping
 
 CALLED = {"map": "constraint map", "cost": "learned cost"}
 NO_GUARANTEE = "no guarantee: chosen on demonstrations that were learned from; see `tacit calibrate`"
 
 
-def rule_sentence(rule: str, bounds: Sequence[Bound]) -> str:
-    """One sentence: a rule over features, and what the data leave open."""
-    several = len({bound.feature for bound in bounds}) > 1
+def rule_sentence(rule: Rule) -> str:
+    """One sentence: a rule over features, and what the data leave open beyond bounds that stand alone."""
+    several = len({name for clause in rule.clauses for name in clause.features}) > 1
     bands = [
         f"{short(band[0])} and {short(band[1])}" + (f" of {bound.feature}" if several else "")
-        for bound in bounds
-        if (band := bound.open_band) is not None
+        for bound in rule.bounds
+        if (band := bound.open_band) is not None and bound.certain is not None
     ]
-    return rule + (f"; not known between {', '.join(bands)}, where no demonstration goes" if bands else "")
+    return str(rule) + (f"; not known between {', '.join(bands)}, where no demonstration goes" if bands else "")
 
 
 def cells_sentence(rule: str, unknown: str) -> str:
