@@ -79,7 +79,13 @@ def conditional(x, y, v, w):
     return np.where(x < 0, v > 1, v > 2)
 
 
+def two_limits(x, y, v, w):
+    """Two bounds are shorter than the outside of an ellipse."""
+    return np.abs(v - 0.5) > 1.75
+
+
 SHAPES = {
+    two_limits: "v > 2.",
     disc: "(x, y) within",
     two_discs: "(x, y) within",
     ellipse: "(x, y) inside the ellipse around",

@@ -154,9 +154,6 @@ def test_page_says_what_was_found(pendulum: Run, report: Path) -> None:
     ):
         assert part in words, part
     assert "left out" not in words.lower()
-    # One name each for what no data can decide and for what lies before the map's boundary, and why digits differ.
-    assert ("map crosses its own level" in words) == bool(summary["boundaries"])
-    assert ("between demonstrations and boundary" in words) == bool(summary["boundaries"])
     assert "open band" not in words
     glossary = text[text.index('class="glossary"') :]
     assert all(f"<dt>{word}</dt>" in glossary for word in re.findall(r"<abbr [^>]*>([^<]+)</abbr>", text))

@@ -33,7 +33,7 @@ from tacit.explain.findings import true_bound
 from tacit.explain.pictures import MOST_PICTURES, pictures
 from tacit.explain.words import cells_sentence, in_words, rule_sentence
 from tacit.plots.rules import cells as draw_cells
-from tacit.run import storage
+from tacit.run import disk, storage
 from tacit.run.summary import (
     Alternative,
     CellExplanation,
@@ -380,7 +380,7 @@ def save_explanation(run: Run, explanation: Explanation, drawn: bool = True) -> 
         for form in FORMATS:
             old = picture_file(run, number, form)
             if old not in paths:  # of an earlier rule
-                old.unlink(missing_ok=True)
+                disk.remove(old)
     return paths
 
 

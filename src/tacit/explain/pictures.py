@@ -138,10 +138,13 @@ class Picture:
         shown = [np.concatenate([self.sample.tried[:, place], self.sample.expert[:, place]]) for place in places]
         ends = [_ends(values) for values in shown]
         for region in (region for clause in self.rule.clauses for region in clause.regions):
-            if isinstance(region, Distance) and region.features == self.features and region.high is not None:
-                radii = region.high, region.high * region.ratio
-                for i, (centre, radius) in enumerate(zip(region.centre, radii, strict=True)):
-                    ends[i] = min(ends[i][0], centre - 1.05 * radius), max(ends[i][1], centre + 1.05 * radius)
+            outer = region.high or region.low
+            if isinstance(region, Distance) and set(region.features) == set(self.features) and outer is not None:
+                radii = outer, outer * region.ratio
+                for name, centre, radius in zip(region.features, region.centre, radii, strict=True):
+                    low, high = ends[self.features.index(name)]
+                    around = min(low, centre - 1.05 * radius), max(high, centre + 1.05 * radius)
+                    ends[self.features.index(name)] = around
         return ends[0], ends[1]
 
     def _grid(self, places: Sequence[int], window: Window, points: int) -> Array:
@@ -175,7 +178,9 @@ def pictures(explanation: FeatureExplanation, cost: LearnedCost, sample: Sample)
         for name in fixed if len(covered) else ():
             base[columns[name]] = np.median(covered[:, columns[name]])
         chosen.setdefault(pair, Picture(pair, cost, rule, explanation["threshold"], sample, base, fixed, truth))
-    for names in _terms(cost, tried) or ([] if chosen else [_widest(cost, tried, columns)]):
+    for names in [_ordered(term, columns) for term in _terms(cost, tried)] or (
+        [] if chosen else [_widest(cost, tried, columns)]
+    ):
         chosen.setdefault(names, Picture(names, cost, rule, explanation["threshold"], sample, median, (), truth))
     planes = [set(names) for names in chosen if len(names) == 2]
     # A plane shows the bounds on its own two features as well.
@@ -184,9 +189,12 @@ def pictures(explanation: FeatureExplanation, cost: LearnedCost, sample: Sample)
 
 
 def _drawn(clause: Clause, columns: Columns) -> tuple[str, ...]:
-    """The feature or the two features of a clause that are drawn, in the order of the observation."""
-    first = clause.regions[0].features if clause.regions else clause.features[:2]
-    return tuple(sorted(first, key=lambda name: columns[name]))
+    """The feature or the two features of a clause that are drawn, in the order of the cost's inputs."""
+    return _ordered(clause.regions[0].features if clause.regions else clause.features[:2], columns)
+
+
+def _ordered(names: Sequence[str], columns: Columns) -> tuple[str, ...]:
+    return tuple(name for name in columns if name in names)
 
 
 def _terms(cost: Any, tried: Array) -> list[tuple[str, ...]]:
@@ -203,4 +211,4 @@ def _widest(cost: LearnedCost, tried: Array, columns: Columns) -> tuple[str, ...
     some = tried[:: max(1, len(tried) // 500)]
     change = {name: float(np.std(cost.profile(name, some[:, column], base))) for name, column in columns.items()}
     most = sorted(columns, key=lambda name: -change[name])[:2]
-    return tuple(sorted(most, key=lambda name: columns[name]))
+    return _ordered(most, columns)

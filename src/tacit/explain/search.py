@@ -74,15 +74,13 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         fitted = Data.of(tried[part < 2], forbidden[part < 2], sample.expert[theirs != 2])
         choosing = Data.of(tried[part == 2], forbidden[part == 2], sample.expert[theirs == 2])
     features, pairs = _worth_trying(cost, tried, columns, fitted, choosing)
-    search = _Search(columns, features, pairs)
-    clauses: list[Clause] = []
-    while len(clauses) < MOST_CLAUSES:
-        rest, held = fitted.without(clauses, columns), choosing.without(clauses, columns)
-        best = max(search.candidates(rest, held), key=lambda one: held.gain(one, columns), default=None)
-        if best is None or held.gain(best, columns) < LEAST_GAIN - PRICE:
-            break
-        clauses = search.improved([*clauses, best], fitted)
-    clauses = search.improved(_pruned(clauses, choosing, columns), known)
+    best: tuple[float, list[Clause]] = (0.0, [])
+    for planar_too in (False, True):  # several bounds may be shorter than one region that covers them all
+        search = _Search(columns, features, pairs, planar_too)
+        clauses = _pruned(search.clauses(fitted, choosing), choosing, columns)
+        gain = choosing.total(clauses, columns)
+        best = (gain, clauses) if gain > best[0] else best
+    clauses = search.improved(best[1], known)
     clauses = [rounded(clause, _others(clauses, i, known, columns), columns) for i, clause in enumerate(clauses)]
     clauses = _with_shares(clauses, tried[forbidden], columns)
     return Rule(tuple(with_evidence(clause, sample, columns) for clause in clauses), otherwise=NO_RULE)
@@ -177,6 +175,19 @@ class _Search:
     columns: Columns
     features: list[str]
     pairs: list[tuple[str, str]]
+    planar: bool
+    """Whether to try regions in a plane, beside intervals and boxes."""
+
+    def clauses(self, fitted: Data, choosing: Data) -> list[Clause]:
+        """One clause after the other, as long as each of them gains."""
+        chosen: list[Clause] = []
+        while len(chosen) < MOST_CLAUSES:
+            rest, held = fitted.without(chosen, self.columns), choosing.without(chosen, self.columns)
+            best = max(self.candidates(rest, held), key=lambda one: held.gain(one, self.columns), default=None)
+            if best is None or held.gain(best, self.columns) < LEAST_GAIN - PRICE:
+                break
+            chosen = self.improved([*chosen, best], fitted)
+        return chosen
 
     def candidates(self, data: Data, choosing: Data) -> list[Clause]:
         """Clauses of every shape that gain something."""
@@ -193,10 +204,11 @@ class _Search:
         regions, coarse = [], []
         thin, evenly = data.thinned(), data.balanced()
         for pair in pairs:
-            regions += [Clause((one,)) for one in planar.regions(thin, pair, boxes[pair], columns)]
             # What contains nearly all that is rejected, and much else that a further condition may exclude.
             coarse.append(self._box(evenly, *pair))
-            coarse += [Clause((one,)) for one in planar.discs(thin.balanced(), pair, coarse[-1], columns)[:1]]
+            if self.planar:
+                regions += [Clause((one,)) for one in planar.regions(thin, pair, boxes[pair], columns)]
+                coarse += [Clause((one,)) for one in planar.discs(thin.balanced(), pair, coarse[-1], columns)[:1]]
         regions = self._best(data, (self.tuned(one, data) for one in self._best(data, regions, 4)), 3)
         grown = [self._grown(one, data) for one in (*simple[:1], *simple[-2:], *regions[:2], *coarse[:6])]
         return self._best(data, [*simple, *regions, *grown], 16)

@@ -45,6 +45,11 @@ class Data:
     def gain(self, clause: Clause, columns: Columns) -> float:
         return float(self.weights[clause.holds(self.rows, columns)].sum()) - PRICE * clause.length
 
+    def total(self, clauses: Sequence[Clause], columns: Columns) -> float:
+        """The gain of all clauses together."""
+        covered = Rule(tuple(clauses)).holds(self.rows, columns)
+        return float(self.weights[covered].sum()) - PRICE * sum(clause.length for clause in clauses)
+
     def balanced(self) -> Data:
         """With so much more weight on the rejected states that they count as much as all others together."""
         wanted = self.weights > 0
