@@ -17,7 +17,7 @@ from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.explain import explain, in_words, refresh_explanation
 from tacit.explain.explanation import load_sample
-from tacit.explain.pictures import pictures
+from tacit.explain.pictures import pictures_of
 from tacit.launch import execute, start_run
 from tacit.report import load_run, write_report
 from tacit.run import Run, storage
@@ -350,8 +350,8 @@ def test_a_cost_of_named_terms_has_their_pictures(disc_run):
     cost = Cost(plain.inputs, plain.lam, plain.slopes, plain.offsets, plain.weights, plain.biases)
     sample = load_sample(disc_run, plain)
     explanation = {**explain(disc_run), "clauses": []}
-    assert [one.features for one in pictures(explanation, cost, sample)] == [("x", "y")]  # y is in that plane
-    assert [one.features for one in pictures(explanation, plain, sample)] == [("x", "y")]
+    assert [one.features for one in pictures_of(explanation, cost, sample)] == [("x", "y")]  # y is in that plane
+    assert [one.features for one in pictures_of(explanation, plain, sample)] == [("x", "y")]
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", '{"kind": "features"}', '{"kind": "cells", "cells": 3}', "not json"])

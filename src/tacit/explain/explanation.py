@@ -30,7 +30,7 @@ from tacit.envs.options import exact_model
 from tacit.errors import UserError
 from tacit.explain import cells, rules, search
 from tacit.explain.findings import true_bound
-from tacit.explain.pictures import MOST_PICTURES, pictures
+from tacit.explain.pictures import MOST_PICTURES, pictures_of
 from tacit.explain.words import cells_sentence, in_words, rule_sentence
 from tacit.plots.rules import cells as draw_cells
 from tacit.run import disk, storage
@@ -132,7 +132,7 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
         "sentence": rule_sentence(rule),
     }
-    explanation["pictures"] = [picture.to_json() for picture in pictures(explanation, cost, sample)]
+    explanation["pictures"] = [picture.to_json() for picture in pictures_of(explanation, cost, sample)]
     return explanation
 
 
@@ -368,11 +368,11 @@ def _episodes_through(spec: GridworldSpec, demos: Demonstrations) -> Array:
 # Files
 
 
-def save_explanation(run: Run, explanation: Explanation, drawn: bool = True) -> list[Path]:
+def save_explanation(run: Run, explanation: Explanation, pictures: bool = True) -> list[Path]:
     """Write explanation.json, and the pictures as .svg and .png, into the run folder; returns the paths."""
     run.write("explanation.json", explanation)
     paths = [run.path / "explanation.json"]
-    for number, draw in enumerate(_drawings(run, explanation) if drawn else (), start=1):
+    for number, draw in enumerate(_drawings(run, explanation) if pictures else (), start=1):
         for form in FORMATS:
             paths.append(picture_file(run, number, form))
             storage.atomic_write_bytes(paths[-1], draw(form))
@@ -394,7 +394,7 @@ def _drawings(run: Run, explanation: Explanation) -> list[Callable[[Literal["svg
         return [partial(_draw_cells, explanation)]
     cost = load_cost(run, explanation["of"])
     assert isinstance(cost, LearnedCost)
-    return [picture.draw for picture in pictures(explanation, cost, load_sample(run, cost))]
+    return [picture.draw for picture in pictures_of(explanation, cost, load_sample(run, cost))]
 
 
 def _draw_cells(explanation: CellExplanation, format: Literal["svg", "png"]) -> bytes:
@@ -405,7 +405,7 @@ def explain_if_possible(run: Run) -> None:
     """Write explanation.json if the run has learned a cost that can be explained. This never makes a run fail."""
     if (run.path / "model" / "cost.safetensors").exists():
         with suppress(UserError):
-            save_explanation(run, explain(run), drawn=False)
+            save_explanation(run, explain(run), pictures=False)
 
 
 def refresh_explanation(run: Run) -> None:
@@ -414,4 +414,4 @@ def refresh_explanation(run: Run) -> None:
         # The threshold stands, whether or not it can be explained.
         with suppress(UserError, AttributeError, KeyError, TypeError, ValueError):
             of = run.read("explanation.json").get("of")
-            save_explanation(run, explain(run, of), drawn=(run.path / "explanation.svg").exists())
+            save_explanation(run, explain(run, of), pictures=(run.path / "explanation.svg").exists())

@@ -161,7 +161,7 @@ def _ends(values: Array) -> tuple[float, float]:
     return low - room, high + room
 
 
-def pictures(explanation: FeatureExplanation, cost: LearnedCost, sample: Sample) -> list[Picture]:
+def pictures_of(explanation: FeatureExplanation, cost: LearnedCost, sample: Sample) -> list[Picture]:
     """The pictures of an explanation, the most important one first."""
     rule = Rule(tuple(Clause.from_json(entry) for entry in explanation["clauses"]))
     columns = dict(zip(cost.inputs.names, cost.inputs.columns, strict=True))

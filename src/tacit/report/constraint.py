@@ -22,7 +22,7 @@ from tacit.errors import UserError
 from tacit.explain import in_words
 from tacit.explain.explanation import sample_of
 from tacit.explain.findings import boundaries, clauses_of, percent, true_bound
-from tacit.explain.pictures import pictures
+from tacit.explain.pictures import pictures_of
 from tacit.metrics import Metric
 from tacit.plots.features import cost_along
 from tacit.plots.rules import PARTS, cells
@@ -304,7 +304,7 @@ def _feature_figures(data: RunData, explanation: FeatureExplanation, anchor: str
     cost = data.costs.get(explanation["of"])
     if cost is None:
         return []
-    shown = pictures(explanation, cost, sample_of({"expert_range": _limits(data), **data.samples}, cost))
+    shown = pictures_of(explanation, cost, sample_of({"expert_range": _limits(data), **data.samples}, cost))
     return [
         figure(one.draw(described=False), f"{anchor}-rule-{i}", one.title, emphasised(one.caption))
         for i, one in enumerate(shown)
