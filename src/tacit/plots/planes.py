@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.plots.style import COLOURS, SOFT, Format, new_figure, plain, render, style
+from tacit.plots.style import INK, Format, new_figure, plain, render, style
 
 Array = NDArray[Any]
 Window = tuple[tuple[float, float], tuple[float, float]]
@@ -15,8 +15,8 @@ DOTS = 400
 """Number of states of each kind that are drawn."""
 COSTS = "Oranges"
 """From nearly white to dark: read by people with any colour vision, and in print."""
-BLACK = "#000000"
-"""Of lines on the map, which has the same colours on a dark page."""
+BLACK, DOT, CROSS = "#000000", "#0068a8", "#737d87"
+"""Of lines and states on the map. They are not the theme's, because the map stays light on a dark page."""
 
 
 def cost_over(
@@ -54,20 +54,21 @@ def cost_over(
             vmax=highest,
             interpolation="bilinear",
         )
-        axes.plot(*_some(tried).T, "x", color=SOFT, markersize=2.6, markeredgewidth=0.6, zorder=2)
-        axes.plot(*_some(demonstrated).T, "o", color=COLOURS[0], markersize=2.0, markeredgewidth=0.0, zorder=3)
+        axes.plot(*_some(tried).T, "x", color=CROSS, markersize=2.6, markeredgewidth=0.6, zorder=2)
+        axes.plot(*_some(demonstrated).T, "o", color=DOT, markersize=2.0, markeredgewidth=0.0, zorder=3)
         handles = [
-            Line2D([], [], marker="o", color=COLOURS[0], linestyle="", markersize=3, label="demonstrated"),
-            Line2D([], [], marker="x", color=SOFT, linestyle="", markersize=4, label="tried by agents"),
+            Line2D([], [], marker="o", color=DOT, linestyle="", markersize=3, label="demonstrated"),
+            Line2D([], [], marker="x", color=CROSS, linestyle="", markersize=4, label="tried by agents"),
         ]
         xs, ys = (np.linspace(*ends, n) for ends, n in zip(window, costs.shape[::-1], strict=True))
         if costs.min() < threshold < costs.max():
             axes.contour(xs, ys, costs, levels=[threshold], colors=BLACK, linewidths=0.9, linestyles="--", zorder=4)
-            handles.append(Line2D([], [], color=BLACK, linewidth=0.9, linestyle="--", label="cost at its threshold"))
+            handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle="--", label="cost at its threshold"))
         xs, ys = (np.linspace(*ends, n) for ends, n in zip(window, forbidden.shape[::-1], strict=True))
         if forbidden.any() and not forbidden.all():
             axes.contour(xs, ys, forbidden.astype(float), levels=[0.5], colors=BLACK, linewidths=1.8, zorder=4)
-            handles.append(Line2D([], [], color=BLACK, linewidth=1.8, label="the rule"))
+            handles.append(Line2D([], [], color=INK, linewidth=1.8, label="the rule"))
+        # The legend is beside the map, so its lines have the page's colour.
         bar = figure.colorbar(image, ax=axes, label="cost", pad=0.03)
         bar.ax.axhline(threshold, color=BLACK, linewidth=0.9, linestyle="--")
         axes.set(xlabel=plain(names[0]), ylabel=plain(names[1]), xlim=(left, right), ylim=(bottom, top))
