@@ -27,7 +27,7 @@ def prose(text: str) -> str:
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^(#|\||!\[|    ).*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"\$\$.*?\$\$|<[^>]*>", "", text, flags=re.DOTALL)
+    text = re.sub(r"\$\$.*?\$\$|</?[a-zA-Z][^<>]*>", "", text, flags=re.DOTALL)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     # A name or a formula is one word, whatever is in it.
     return re.sub(r"`[^`\n]*`|\$[^$\n]+\$", "name", text)
@@ -41,7 +41,7 @@ def syllables(word: str) -> int:
 def reading(text: str) -> Reading:
     text = prose(text)
     # A paragraph or an item of a list ends a sentence, too.
-    parts = re.split(r"[.!?:;]+(?=\s|$)|\n\s*\n|\n\s*(?:[*-]|\d+\.) ", text)
+    parts = re.split(r"[.!?]+(?=\s|$)|\n\s*\n|\n\s*(?:[*-]|\d+\.) ", text)
     sentences = [words for part in parts if (words := re.findall(r"[A-Za-z][A-Za-z'-]*", part))]
     words = [word for sentence in sentences for word in sentence]
     if not words:
