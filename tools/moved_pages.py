@@ -94,12 +94,13 @@ def follow(text: str, folder: str = ".") -> str:
     def replace(link: re.Match[str]) -> str:
         path, hash_sign, section = link[1].partition("#")
         # As seen from docs/, whether the page is in it, beside it (README.md) or below it.
-        address = posixpath.normpath(posixpath.join(folder, path))
+        address = posixpath.relpath(posixpath.join("docs", folder, path), "docs")
         new = moved(address + hash_sign + section)
         if new == address + hash_sign + section:
             return link[0]
         target, hash_sign, section = new.partition("#")
-        return f"]({posixpath.relpath(target, folder)}{hash_sign}{section})"
+        here = posixpath.relpath(posixpath.join("docs", target), posixpath.join("docs", folder))
+        return f"]({here}{hash_sign}{section})"
 
     return re.sub(r"\]\(([\w./-]+\.md(?:#[\w-]+)?)\)", replace, text)
 
