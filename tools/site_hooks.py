@@ -47,6 +47,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri) or "."
+    # Fences also say when a block is run by the tests, which is not a language.
+    markdown = re.sub(r"^```python (?:slow|sb3)$", "```python", markdown, flags=re.MULTILINE)
     return LINK.sub(lambda link: in_the_site(link, folder), moved_pages.follow(markdown, folder))
 
 

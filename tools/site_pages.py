@@ -67,8 +67,7 @@ def experiment_pages() -> dict[str, str]:
 
 def experiment_page(name: str) -> str:
     """Question and findings as written, then figure, tables and provenance as measured."""
-    command = f"tacit reproduce {name}" if name in EXPERIMENTS else results(name)["provenance"]["command"]
-    parts = [f"# {title(name)}", f"```text\n{command}\n```"]
+    parts = [f"# {title(name)}", f"```text\n{measured_by(name)}\n```"]
     notes, tables = NOTES / f"{name}.md", RESULTS / f"{name}.md"
     if notes.exists():
         parts.append(seen_from_results(notes.read_text(encoding="utf-8").partition("\n")[2]))
@@ -79,6 +78,17 @@ def experiment_page(name: str) -> str:
     return "\n\n".join([*parts, provenance(name)]) + "\n"
 
 
+def measured_by(name: str) -> str:
+    """The command that measures it again."""
+    return f"tacit reproduce {name}" if name in EXPERIMENTS else str(origins(name)[0]["command"])
+
+
+def origins(name: str) -> list[dict[str, Any]]:
+    """Command, commit, versions and machine; several where parts were measured one by one."""
+    about = results(name)["provenance"]
+    return [about] if "command" in about else list(about.values())
+
+
 def seen_from_results(text: str) -> str:
     """Notes lie one folder deeper than the page that they become a part of."""
     return re.sub(r"\]\(\.\./(?!\.\.)", "](", text).replace("](../../docs/", "](../")
@@ -87,18 +97,22 @@ def seen_from_results(text: str) -> str:
 def provenance(name: str) -> str:
     """Which code measured it, where and when."""
     content = results(name)
-    about = content["provenance"]
+    abouts = origins(name)
     runs = content.get("runs", [])
-    rows = {"Command": f"`{about['command']}`", "Date": str(about.get("started"))[:10], "Processor": about.get("cpu")}
+    counts = Counter(str(about["commit"]) for about in abouts)
     if runs and "commit" in runs[0]:
-        commits = Counter(str(run["commit"]) for run in runs)
-        rows["Commits (runs)"] = ", ".join(f"`{commit[:7]}{dirty(commit)}` ({n})" for commit, n in commits.items())
-        rows["Seeds"] = ", ".join(map(str, sorted({run["seed"] for run in runs})))
-        rows["Runs"] = f"{len(runs)}, {len(content['missing'])} missing" if content.get("missing") else str(len(runs))
-    else:
-        rows["Commit"] = f"`{str(about['commit'])[:7]}{dirty(str(about['commit']))}`"
-    rows["Versions"] = ", ".join(f"{package} {version}" for package, version in about["versions"].items())
-    rows["Numbers"] = f"[{name}.json]({name}.json)"
+        counts = Counter(str(run["commit"]) for run in runs)
+    rows = {
+        "Command": "<br>".join(dict.fromkeys(f"`{about['command']}`" for about in abouts)),
+        "Date": str(abouts[0].get("started"))[:10],
+        "Processor": abouts[0].get("cpu"),
+        "Commits": ", ".join(f"`{commit[:7]}`{dirty(commit)}{f' ({n} runs)' if runs else ''}" for commit, n in counts.items()),
+        "Versions": ", ".join(f"{package} {version}" for package, version in abouts[0]["versions"].items()),
+        "Numbers": f"[{name}.json]({name}.json)",
+    }
+    if runs:
+        missing = f", {len(content['missing'])} missing" if content.get("missing") else ""
+        rows["Runs"] = f"{len(runs)}{missing}; seeds {', '.join(map(str, sorted({run['seed'] for run in runs})))}"
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return f"## Where the numbers come from\n\n| | |\n|---|---|\n{table}"
 
