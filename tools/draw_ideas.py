@@ -1,4 +1,4 @@
-"""The pictures that explain ideas: `python tools/draw_ideas.py` writes docs/images/ideas/*.svg and prints their numbers.
+"""Pictures that explain ideas: `python tools/draw_ideas.py` writes docs/images/ideas/*.svg and prints their numbers.
 
 Colours are Okabe and Ito's, which people with any colour vision can tell apart; nothing is told by colour alone.
 """

@@ -1,7 +1,7 @@
 """Where pages of the documentation went: old address -> new address, as seen from docs/.
 
-The site's build follows the table for links and leaves a signpost at each old page. `python tools/moved_pages.py FILE ...`
-rewrites old addresses in files: links of pages, and `docs/PAGE.md` in code and messages.
+The site's build follows the table for links and leaves a signpost at each old page. `python tools/moved_pages.py FILE
+...` rewrites old addresses in files: links of pages, and `docs/PAGE.md` in code and messages.
 """
 
 from __future__ import annotations

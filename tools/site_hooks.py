@@ -1,7 +1,7 @@
 """MkDocs hooks: the site takes in what lies beside docs/ and what is made from code and results.
 
-Written pages link to files as one sees them in the repository (`../results/robots.md`, `../examples/tour.ipynb`). In the
-site, these are pages: SITE says which. Old addresses are followed by `moved_pages`.
+Written pages link to files as one sees them in the repository (`../results/robots.md`, `../examples/tour.ipynb`). In
+the site, these are pages: SITE says which. Old addresses are followed by `moved_pages`.
 """
 
 from __future__ import annotations

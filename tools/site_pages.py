@@ -99,26 +99,25 @@ def provenance(name: str) -> str:
     content = results(name)
     abouts = origins(name)
     runs = content.get("runs", [])
-    counts = Counter(str(about["commit"]) for about in abouts)
-    if runs and "commit" in runs[0]:
-        counts = Counter(str(run["commit"]) for run in runs)
     rows = {
         "Command": "<br>".join(dict.fromkeys(f"`{about['command']}`" for about in abouts)),
         "Date": str(abouts[0].get("started"))[:10],
         "Processor": abouts[0].get("cpu"),
-        "Commits": ", ".join(f"`{commit[:7]}`{dirty(commit)}{f' ({n} runs)' if runs else ''}" for commit, n in counts.items()),
+        "Commit": ", ".join(dict.fromkeys(short(str(about["commit"])) for about in abouts)),
         "Versions": ", ".join(f"{package} {version}" for package, version in abouts[0]["versions"].items()),
         "Numbers": f"[{name}.json]({name}.json)",
     }
     if runs:
         missing = f", {len(content['missing'])} missing" if content.get("missing") else ""
         rows["Runs"] = f"{len(runs)}{missing}; seeds {', '.join(map(str, sorted({run['seed'] for run in runs})))}"
+        commits = Counter(str(run["commit"]) for run in runs if "commit" in run)
+        rows["Runs by commit"] = ", ".join(f"{short(commit)}: {number}" for commit, number in commits.items())
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     return f"## Where the numbers come from\n\n| | |\n|---|---|\n{table}"
 
 
-def dirty(commit: str) -> str:
-    return " with uncommitted changes" if "dirty" in commit else ""
+def short(commit: str) -> str:
+    return f"`{commit[:7]}`" + (" with uncommitted changes" if "dirty" in commit else "")
 
 
 def experiment_index() -> str:
@@ -142,8 +141,8 @@ def experiment_index() -> str:
 def gallery() -> dict[str, str]:
     cards = "\n".join(card(info) for info in describe_envs())
     text = (
-        "# Gallery\n\nOne card per environment: what is hidden, how to learn it, and what was learned. The pictures show"
-        " forbidden ground in red; learners never see it. [Environments](environments.md) has the details.\n\n"
+        "# Gallery\n\nOne card per environment: what is hidden, how to learn it, and what was learned. The pictures"
+        " show forbidden ground in red; learners never see it. [Environments](environments.md) has the details.\n\n"
         f'<div class="cards">\n{cards}\n</div>\n'
     )
     return {"gallery.md": text}
@@ -217,14 +216,27 @@ API = {
     "tacit": ("The first names", ["tacit.learned", "tacit.errors"]),
     "exact": (
         "The exact method",
-        ["tacit.tabular", "tacit.forward.soft_policy_iteration", "tacit.inverse.certificate"]
-        + ["tacit.inverse.feasibility", "tacit.inverse.identifiability"],
+        [
+            "tacit.tabular",
+            "tacit.forward.soft_policy_iteration",
+            "tacit.inverse.certificate",
+            "tacit.inverse.feasibility",
+            "tacit.inverse.identifiability",
+        ],
     ),
     "inverse": (
         "Inverse methods",
-        ["tacit.inverse.loop", "tacit.inverse.mce", "tacit.inverse.gacl", "tacit.inverse.me_icrl"]
-        + ["tacit.inverse.vicrl", "tacit.inverse.bc2l", "tacit.inverse.irl_correction", "tacit.inverse.bc"]
-        + ["tacit.inverse.ml_greedy"],
+        [
+            "tacit.inverse.loop",
+            "tacit.inverse.mce",
+            "tacit.inverse.gacl",
+            "tacit.inverse.me_icrl",
+            "tacit.inverse.vicrl",
+            "tacit.inverse.bc2l",
+            "tacit.inverse.irl_correction",
+            "tacit.inverse.bc",
+            "tacit.inverse.ml_greedy",
+        ],
     ),
     "forward": (
         "Forward methods",
@@ -233,8 +245,13 @@ API = {
     "cost": ("Costs and policies", ["tacit.cost", "tacit.cost.calibration", "tacit.cost.ensemble", "tacit.policy"]),
     "envs": (
         "Environments",
-        ["tacit.envs.capabilities", "tacit.envs.registry", "tacit.envs.wrappers", "tacit.envs.families"]
-        + ["tacit.envs.gridworld"],
+        [
+            "tacit.envs.capabilities",
+            "tacit.envs.registry",
+            "tacit.envs.wrappers",
+            "tacit.envs.families",
+            "tacit.envs.gridworld",
+        ],
     ),
     "demos": ("Demonstrations", ["tacit.demos", "tacit.demos.replay", "tacit.imports"]),
     "runs": (
@@ -243,8 +260,7 @@ API = {
     ),
     "interop": (
         "Other people's tools",
-        ["tacit.interop.onnx", "tacit.interop.torch", "tacit.interop.sb3", "tacit.interop.minari"]
-        + ["tacit.run.sinks"],
+        ["tacit.interop.onnx", "tacit.interop.torch", "tacit.interop.sb3", "tacit.interop.minari", "tacit.run.sinks"],
     ),
 }
 
@@ -263,4 +279,3 @@ def api_pages() -> dict[str, str]:
         f" stay from version to version.\n\n| page | modules |\n|---|---|\n{rows}\n"
     )
     return {"api/index.md": text, **pages}
-
