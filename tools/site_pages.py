@@ -25,6 +25,9 @@ RESULTS = ROOT / "results"
 NOTES = RESULTS / "notes"
 PICTURES = ROOT / "docs" / "images" / "gallery"
 
+WIDE = "---\nhide: [toc]\n---\n\n"
+"""For pages of wide tables or many cards, which need the room of the table of contents."""
+
 BENCHMARKS = {
     "bench-exact": "speed and scale of the exact method",
     "bench-import-learning": "learning from the layouts of other people's data",
@@ -67,7 +70,7 @@ def experiment_pages() -> dict[str, str]:
 
 def experiment_page(name: str) -> str:
     """Question and findings as written, then figure, tables and provenance as measured."""
-    parts = [f"# {title(name)}", f"```text\n{measured_by(name)}\n```"]
+    parts = [f"{WIDE}# {title(name)}", f"```text\n{measured_by(name)}\n```"]
     notes, tables = NOTES / f"{name}.md", RESULTS / f"{name}.md"
     if notes.exists():
         parts.append(seen_from_results(notes.read_text(encoding="utf-8").partition("\n")[2]))
@@ -128,9 +131,9 @@ def experiment_index() -> str:
         number = numbered.get(name, "").replace("-", " ")
         rows.append(f"| [{name}]({name}.md) | {summary(name)} | {number} | {len(runs) if runs else ''} |")
     return (
-        "# Experiments\n\nEvery number of these pages was measured by a command. Each experiment has a page with what"
-        " was asked, what was found, every table, and which code measured it. [Run experiments](../experiments.md) says"
-        " how to repeat one or to add your own. For a summary, see the [benchmarks](../benchmarks.md).\n\n"
+        f"{WIDE}# Experiments\n\nEvery number of these pages was measured by a command. Each experiment has a page with"
+        " what was asked, what was found, every table, and which code measured it. [Run experiments](../experiments.md)"
+        " says how to repeat one or to add your own. For a summary, see the [benchmarks](../benchmarks.md).\n\n"
         "| experiment | about | in the paper | runs |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
@@ -141,9 +144,9 @@ def experiment_index() -> str:
 def gallery() -> dict[str, str]:
     cards = "\n".join(card(info) for info in describe_envs())
     text = (
-        "# Gallery\n\nOne card per environment: what is hidden, how to learn it, and what was learned. The pictures"
-        " show forbidden ground in red; learners never see it. [Environments](environments.md) has the details.\n\n"
-        f'<div class="cards">\n{cards}\n</div>\n'
+        f"{WIDE}# Gallery\n\nOne card per environment: what is hidden, how to learn it, and what was learned. The"
+        " pictures show forbidden ground in red; learners never see it. [Environments](environments.md) has the"
+        f' details.\n\n<div class="cards">\n{cards}\n</div>\n'
     )
     return {"gallery.md": text}
 
@@ -178,10 +181,9 @@ def learned_rule(env_id: str) -> str:
         if runs:
             page = f'<a href="results/{name}.html">experiment</a>'
             if not boundaries:
-                return f"No boundary on the hidden feature ({page})."
-            count = f"{len(boundaries)} of {len(runs)} seeds" if len(boundaries) < len(runs) else f"{len(runs)} seeds"
-            example = html.escape(boundaries[0])
-            return f"<code>{example}</code>, or near it, on {count} ({page})."
+                return f"No seed draws a boundary on the hidden feature ({page})."
+            first = html.escape(boundaries[0])
+            return f"<code>{first}</code>; {len(boundaries)} of {len(runs)} seeds draw a boundary there ({page})."
     return ""
 
 
