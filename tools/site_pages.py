@@ -214,6 +214,9 @@ def tour() -> tuple[dict[str, str], dict[str, bytes]]:
 
 # API -----------------------------------------------------------------------------------------------------------------
 
+LESS_FOUND = "---\nsearch:\n  boost: 0.5\n---\n\n"
+"""A search should find the page that explains a thing before the list of its attributes."""
+
 API = {
     "tacit": ("The first names", ["tacit.learned", "tacit.errors"]),
     "exact": (
@@ -271,7 +274,7 @@ def api_pages() -> dict[str, str]:
     pages = {}
     for name, (heading, modules) in API.items():
         blocks = "\n\n".join(f"## `{module}`\n\n::: {module}" for module in modules)
-        pages[f"api/{name}.md"] = f"# {heading}\n\n{blocks}\n"
+        pages[f"api/{name}.md"] = f"{LESS_FOUND}# {heading} (API)\n\n{blocks}\n"
     rows = "\n".join(
         f"| [{heading}]({name}.md) | {', '.join(f'`{module}`' for module in modules)} |"
         for name, (heading, modules) in API.items()
