@@ -28,20 +28,6 @@ PICTURES = ROOT / "docs" / "images" / "gallery"
 WIDE = "---\nhide: [toc]\n---\n\n"
 """For pages of wide tables or many cards, which need the room of the table of contents."""
 
-BENCHMARKS = {
-    "bench-exact": "speed and scale of the exact method",
-    "bench-import-learning": "learning from the layouts of other people's data",
-    "bench-imports": "how well mistakes in imported data are noticed",
-    "bench-methods": "speed of every method on the robots",
-    "bench-playground-walks": "the smallest rule behind five walks by hand",
-    "bench-ppo": "speed of PPO and PPO-Lagrangian",
-    "bench-ppo-pair": "two PPO runs side by side",
-    "bench-sb3-quality": "PPO beside Stable-Baselines3: quality",
-    "bench-sb3-speed": "PPO beside Stable-Baselines3: speed on HalfCheetah",
-    "bench-sb3-speed-others": "PPO beside Stable-Baselines3: speed on the other robots",
-    "bench-traffic": "speed of the highway environments",
-}
-
 # Experiments ---------------------------------------------------------------------------------------------------------
 
 
@@ -55,7 +41,11 @@ def experiment_names() -> list[str]:
 
 
 def summary(name: str) -> str:
-    return EXPERIMENTS[name].summary if name in EXPERIMENTS else BENCHMARKS[name]
+    """What it is about: as the catalogue says, or the heading of its notes."""
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name].summary
+    notes = NOTES / f"{name}.md"
+    return notes.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") if notes.exists() else name
 
 
 def title(name: str) -> str:
@@ -89,7 +79,7 @@ def measured_by(name: str) -> str:
 def origins(name: str) -> list[dict[str, Any]]:
     """Command, commit, versions and machine; several where parts were measured one by one."""
     about = results(name)["provenance"]
-    return [about] if "command" in about else list(about.values())
+    return [about] if "command" in about else [part for part in about.values() if "command" in part]
 
 
 def seen_from_results(text: str) -> str:
