@@ -27,6 +27,14 @@ SITE = {
     "../results": "results/index.md",
     "../examples/tour.ipynb": "tour.md",
     "../src/tacit": "api/index.md",
+    "../src/tacit/tabular.py": "api/exact.md",
+    "../src/tacit/inverse": "api/inverse.md",
+    "../src/tacit/forward": "api/forward.md",
+    "../src/tacit/cost": "api/cost.md",
+    "../src/tacit/envs": "api/envs.md",
+    "../src/tacit/demos": "api/demos.md",
+    "../src/tacit/run": "api/runs.md",
+    "../src/tacit/interop": "api/interop.md",
     "images/gallery": "gallery.md",
 }
 """What a written page links to, and which page of the site it is."""
