@@ -24,9 +24,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import moved_pages
 import pytest
 
+import moved_pages
 from tacit.algorithms import ALGORITHMS
 from tacit.cli import VERBS, main
 from tacit.inverse.certificate import Certificate

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import moved_pages
 import pytest
-import site_pages
 
+import moved_pages
+import site_pages
 from browser import Browser
 from report_helpers import browser as needs_a_browser
 from tacit.envs.families import describe_envs
