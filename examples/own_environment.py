@@ -49,7 +49,7 @@ def operator(observations: dict[str, np.ndarray], rng: np.random.Generator) -> n
 
 
 def main() -> None:
-    # 1. Twenty demonstrations; a file of logs does as well (docs/demonstrations.md).
+    # 1. Twenty demonstrations; a file of logs does as well (docs/files.md#demonstrations).
     shown = demos.collect(make_vec("Tank-v0", 4, flattened=False), operator, 20, seed=0)
     demos.save(shown, "tank.npz")
     print(f"{len(shown)} demonstrations of {', '.join(shown.card['feature_names'])}")

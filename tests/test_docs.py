@@ -13,6 +13,7 @@ text, or none   not run: output, maps, tables, formulas
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -25,6 +26,8 @@ from typing import Any
 
 import pytest
 
+import moved_pages
+from tacit.algorithms import ALGORITHMS
 from tacit.cli import VERBS, main
 from tacit.inverse.certificate import Certificate
 from tacit.inverse.feasibility import Diagnosis
@@ -35,6 +38,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_COMMANDS = [ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "docs" / "bring-your-logs.md"]
 OTHER_PAGES = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+NOTES = sorted((ROOT / "results" / "notes").glob("*.md"))
+"""What was found in each experiment; the site adds the measured tables."""
+MOST_PAGES = 27
+"""Written pages, the appendix included. Merge before you raise it."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LANGUAGES = {"python", "python slow", "python sb3", "shell", "text", "csv", "toml", "json", ""}
 
@@ -227,22 +234,84 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=name_of)
+def leads_nowhere(target: str, page: Path) -> bool:
+    path, _, anchor = target.partition("#")
+    file = page if not path else (page.parent / path).resolve()
+    return not file.exists() or bool(anchor and anchor not in anchors(file))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES, *NOTES], ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
-        if re.match(r"https?://|mailto:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        file = page if not path else (page.parent / path).resolve()
-        if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(target)
+    folder = os.path.relpath(page.parent, ROOT / "docs")
+    text = moved_pages.follow(without_code(page.read_text(encoding="utf-8")), folder)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    broken = [t for t in targets if not re.match(r"https?://|mailto:", t) and leads_nowhere(t, page)]
     assert not broken, f"{page.name}: {broken}"
+
+
+def test_moved_pages_lead_somewhere() -> None:
+    there = ROOT / "docs" / "index.md"
+    new = {**moved_pages.PAGES, **moved_pages.SECTIONS}
+    assert not [address for address in new.values() if leads_nowhere(address, there)]
+    assert not [page for page in moved_pages.PAGES if (ROOT / "docs" / page).exists()]
+
+
+def test_mentions_of_pages_in_the_code_lead_somewhere() -> None:
+    """Comments, messages and settings write `docs/PAGE.md` or `results/NAME.md`."""
+    broken = []
+    for folder in ("src", "examples", "benchmarks"):
+        files = [file for file in (ROOT / folder).rglob("*") if file.suffix in (".py", ".toml")]
+        for file in files:
+            mentions = re.findall(r"\b(?:docs|results)/[\w/-]+\.md(?:#[\w-]+)?", file.read_text(encoding="utf-8"))
+            broken += [f"{file.name}: {mention}" for mention in mentions if leads_nowhere(mention, ROOT / "README.md")]
+    assert not broken
+
+
+def test_a_moved_link_is_followed_from_anywhere() -> None:
+    assert moved_pages.follow("[x](gacl.md) [y](mce.md)") == "[x](algorithms.md#gacl) [y](mce.md)"
+    assert moved_pages.follow("[x](docs/results.md#tuning)", "..") == "[x](results/tuning.md)"
+    assert (
+        moved_pages.follow("[x](../../docs/robots.md)", "../results/notes") == "[x](../../docs/environments.md#robots)"
+    )
+    assert moved_pages.follow_in_code("# see docs/sb3.md.") == "# see docs/interop.md#stable-baselines3."
 
 
 def test_every_page_is_in_the_index() -> None:
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= listed
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_few_pages() -> None:
+    assert len(list((ROOT / "docs").glob("*.md"))) <= MOST_PAGES
+
+
+def test_benchmarks_are_one_short_page() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 1500
+    assert len(re.findall(r"^\|---", text, re.MULTILINE)) == 3
+    assert len(re.findall(r"!\[", text)) == 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commits_are_named_only_where_an_experiment_comes_from(page: Path) -> None:
+    if page.name in ("claims.md", "decisions.md"):
+        pytest.skip("tells the history of a decision")
+    commit = r"(?<![\w-])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w-])"
+    assert not re.findall(commit, page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pictures_have_a_text(page: Path) -> None:
+    assert not re.findall(r"!\[\s*\]|<img(?![^>]*\balt=\"[^\"]+\")", page.read_text(encoding="utf-8"))
+
+
+def test_the_matrix_has_every_algorithm() -> None:
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
+    assert {algorithm.name for algorithm in ALGORITHMS.values() if algorithm.learns} <= set(rows)
 
 
 # Names ---------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
     python tools/label_data.py           label the files that lack it; the arrays, and so their hashes, stay as they are
 
-Run it after demonstrations or recordings were made anew (docs/releasing.md). `tests/test_shipped_data.py` fails if one
-was forgotten.
+Run it after demonstrations or recordings were made anew (docs/development.md#make-a-release).
+`tests/test_shipped_data.py` fails if one was forgotten.
 """
 
 from __future__ import annotations

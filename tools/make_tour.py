@@ -113,7 +113,7 @@ for x, c in zip(states[:, 0], cost(states)):
     tacit learn mce tacit/HalfCheetah-v0    a robot, in two minutes
     tacit explain RUN                       the learned constraint in words
 
-and [your own environment](../docs/own-environment.md), [your own demonstrations](../docs/demonstrations.md).""",
+and [your own environment](../docs/own-environment.md), [your own demonstrations](../docs/bring-your-logs.md).""",
     ),
 ]
 

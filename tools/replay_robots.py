@@ -4,7 +4,7 @@
 
 Each step is begun in the state that was demonstrated, so errors do not add up. An observation holds all positions and
 velocities, in units of the spread of the entry over the demonstrations. Another version of MuJoCo moves contact-rich
-robots a little differently; docs/robots.md has the numbers.
+robots a little differently; docs/environments.md#robots has the numbers.
 """
 
 from __future__ import annotations

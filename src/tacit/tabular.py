@@ -54,13 +54,14 @@ def _real_sparse(name: str, value: Any) -> sp.csr_array:
 class MDP:
     """A finite Markov decision process, checked on construction.
 
-    transitions: (S, A, S) dense, or scipy.sparse (S*A, S) with row s*A + a; rows sum to one.
-    rewards: (S, A), the expected reward of taking a in s.
-    initial: (S,), a distribution.
-    discount: in (0, 1), or in (0, 1] with a horizon.
-    horizon: None (discounted, infinite) or the number of steps T.
-    terminal: (S,) booleans. Entering such a state ends the episode: V = 0, no reward, entropy or occupancy there.
-        Terminals are never inferred: a state that loops on itself goes on earning reward and entropy.
+    Args:
+        transitions: (S, A, S) dense, or scipy.sparse `(S*A, S)` with row `s*A + a`; rows sum to one.
+        rewards: (S, A), the expected reward of taking a in s.
+        initial: (S,), a distribution.
+        discount: in (0, 1), or in (0, 1] with a horizon.
+        horizon: None (discounted, infinite) or the number of steps T.
+        terminal: (S,) booleans. Entering such a state ends the episode: V = 0, no reward, entropy or occupancy there.
+            Terminals are never inferred: a state that loops on itself goes on earning reward and entropy.
     """
 
     transitions: Any

@@ -360,7 +360,7 @@ def test_plain_arrays(tmp_path):
 # The documentation
 
 
-@pytest.mark.parametrize("page", ["demonstrations", "gridworld"])
+@pytest.mark.parametrize("page", ["files", "environments"])
 def test_documented_code_runs(page, tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
@@ -374,7 +374,7 @@ def test_documented_code_runs(page, tmp_path, monkeypatch):
 
 def test_documented_table_and_map(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
-    table = re.search(r"```\n(episode.*?)```", (docs / "demonstrations.md").read_text("utf-8"), re.DOTALL)
+    table = re.search(r"```\n(episode.*?)```", (docs / "files.md").read_text("utf-8"), re.DOTALL)
     (tmp_path / "log.csv").write_text(table[1])
     data = d.from_csv(tmp_path / "log.csv")
     assert (data.card["feature_names"], data.lengths.tolist(), data.terminated.tolist()) == (
@@ -382,7 +382,7 @@ def test_documented_table_and_map(tmp_path):
         [2],
         [True],
     )
-    picture = re.search(r"```\n(description.*?)```", (docs / "gridworld.md").read_text("utf-8"), re.DOTALL)
+    picture = re.search(r"```\n(description.*?)```", (docs / "environments.md").read_text("utf-8"), re.DOTALL)
     assert make_spec(picture[1]).shape == (5, 9)
 
 

@@ -172,7 +172,7 @@ LABELS = {
 
 @pytest.mark.slow
 def test_scripted_drivers_break_the_rules_as_often_as_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "traffic.md").read_text()
+    text = (Path(__file__).parents[2] / "results" / "notes" / "bench-traffic.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     documented = {row[0]: row for row in rows if len(row) == 8}
     assert set(LABELS) == set(DRIVERS)

@@ -1,6 +1,6 @@
 """Make demonstrations with the built-in expert, look at a file, check it, or import your own data.
 
-There is one file format: .npz with arrays and a JSON card, without pickles. docs/demonstrations.md describes it.
+There is one file format: .npz with arrays and a JSON card, without pickles. docs/files.md#demonstrations describes it.
 
 Examples:
   tacit demos make tacit/Gridworld-v0 --slip 0.2 --n 50 --seed 0 -o expert.npz

@@ -1,4 +1,4 @@
-"""Demonstrations of an expert, in one documented file format (docs/demonstrations.md).
+"""Demonstrations of an expert, in one documented file format (docs/files.md#demonstrations).
 
 from tacit import demos
 data = demos.load("expert.npz")

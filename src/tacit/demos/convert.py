@@ -1,4 +1,4 @@
-"""Convert demonstrations from and to CSV tables (columns in docs/demonstrations.md) and plain .npz arrays."""
+"""Convert demonstrations from and to CSV tables (columns in docs/files.md#demonstrations) and plain .npz arrays."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class _Columns:
         lacking += ["act_NAME (or act)"] if not self.actions else []
         if lacking:
             raise UserError(
-                f"{path} lacks the column {lacking[0]}: see docs/demonstrations.md for the columns of a table"
+                f"{path} lacks the column {lacking[0]}: see docs/files.md#demonstrations for the columns of a table"
             )
         # The names after obs_; a single column "obs" is the index of a discrete observation.
         self.feature_names = ["state"] if self.observations == ["obs"] else [c[4:] for c in self.observations]

@@ -95,8 +95,8 @@ class GridworldVectorEnv(_World, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """`num_envs` independent gridworlds stepped as arrays.
 
     A copy that ends starts again within the same step (Gymnasium's SAME_STEP): its rows of the observations and of
-    info["cost"] belong to the new episode, and info["final_obs"] (n, ...) and info["final_info"]["cost"] (n,) hold
-    what the last step gave, where info["_final_obs"] is True. One seed drives the whole batch.
+    `info["cost"]` belong to the new episode, and `info["final_obs"]` (n, ...) and `info["final_info"]["cost"]` (n,)
+    hold what the last step gave, where `info["_final_obs"]` is True. One seed drives the whole batch.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's declaration)

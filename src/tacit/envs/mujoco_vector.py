@@ -5,8 +5,8 @@ frame_skip sub-steps; reward, termination and cost are the vectorised functions 
 copy only when its episode ends (and for the process noise, which every copy draws from its own generator).
 
 Copy i behaves like `RobotEnv` seeded with seed + i, bit by bit, whatever the number of copies or threads: the
-constraint solver starts cold at every step (which is as fast as keeping a warm start, see docs/robots.md), so that a
-step is a pure function of (qpos, qvel, action) and there is no hidden solver state to save.
+constraint solver starts cold at every step (which is as fast as keeping a warm start, see docs/environments.md), so
+that a step is a pure function of (qpos, qvel, action) and there is no hidden solver state to save.
 """
 
 from typing import Any

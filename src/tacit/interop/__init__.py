@@ -31,7 +31,7 @@ def network_policy(run: Run) -> Policy:
     if card.get("kind") == "tabular":
         raise UserError(
             f"{run.path} is an exact run, whose policy and cost are tables and not networks: read them from "
-            f"{run.path / 'model'} (docs/run-folder.md)"
+            f"{run.path / 'model'} (docs/files.md#run-folders)"
         )
     return Policy.from_arrays(arrays, card)
 

@@ -7,7 +7,7 @@ alternating steps are those of ME-ICRL (`tacit.inverse.loop`), and the inverse s
 
 on demonstrations D against the learner's last steps N. Its minimum over all functions is c = rho_N / (rho_N + rho_D):
 1/2 wherever the learner does what was demonstrated, so that with budget 0 the multiplier grows without end; and where
-the learner has learned to stay away, nothing holds the cost up. That is why it works badly (docs/bc2l.md).
+the learner has learned to stay away, nothing holds the cost up. That is why it works badly (docs/algorithms.md#bc2l).
 """
 
 from __future__ import annotations

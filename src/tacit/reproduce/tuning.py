@@ -164,7 +164,7 @@ ROBOTS = Tuning(
             {"multiplier_lr": 0.02},
             {"anneal": 1.0},
             # Four more trials. The first four do not change the setting that makes the cost vanish after a cloned start
-            # (docs/results.md).
+            # (results/tuning.md).
             {"lr_constraint": 0.05, "delta": 0.0},
             {"delta": 0.0},
             {"lr_constraint": 0.05, "delta": 0.05},

@@ -1,0 +1,67 @@
+"""The pictures of the gallery: `python tools/make_gallery.py` writes docs/images/gallery/NAME.png, one per environment.
+
+Robots stand beside the forbidden ground, so that it is in the picture; the others are shown some steps into an episode.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from PIL import Image
+
+from tacit.demos import scripted_demonstrations
+from tacit.envs.families import describe_envs
+
+OUT = Path(__file__).parent.parent / "docs" / "images" / "gallery"
+WIDTH = 400
+"""pixels; twice as wide as a card on a small screen"""
+BESIDE = {"Ant": -2.2, "BrokenAnt": -2.2, "HalfCheetah": -2.4, "Swimmer": 0.2, "Walker": -2.6, "Point": -2.2}
+BESIDE["Pendulum"] = 0.0
+"""x of the robots, in metres"""
+
+
+def picture(env_id: str) -> np.ndarray:
+    env = gymnasium.make(env_id, render_mode="rgb_array")
+    env.reset(seed=1)
+    name = short(env_id)
+    if name in BESIDE:
+        robot = env.unwrapped
+        position = np.array(robot.init_qpos)
+        position[0] = BESIDE[name]
+        robot.set_state(position, np.zeros_like(robot.init_qvel))
+    else:
+        for action in actions_of(env_id):
+            env.step(action)
+    frame = env.render()
+    env.close()
+    assert isinstance(frame, np.ndarray)
+    return frame
+
+
+def actions_of(env_id: str) -> list[np.ndarray]:
+    """The first steps of the scripted expert; on the highway straight on."""
+    if "Highway" in env_id:
+        return [np.zeros(2, np.float32)] * 25
+    if env_id == "tacit/Gridworld-v0":
+        return []
+    data = scripted_demonstrations(env_id, {}, n=1, seed=1)
+    return list(data[0].actions[: min(30, len(data[0].actions) // 2)])
+
+
+def short(env_id: str) -> str:
+    return env_id.rpartition("/")[2].removesuffix("-v0")
+
+
+def main() -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+    for info in describe_envs():
+        image = Image.fromarray(picture(info.id))
+        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
+        # 64 colours are enough for a thumbnail, and take a third of the bytes.
+        image.quantize(64).save(OUT / f"{short(info.id)}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()
