@@ -19,6 +19,8 @@ kinds of features, whose values are put side by side:
                  "leaky") its outputs themselves, those below 0 made 100 times smaller: a cost that can be negative
 
 If there are none of either, the inputs themselves are the features: a linear cost of features that the user gives.
+A cost may also be made of terms (`tacit.cost.terms`), tables on one or two inputs, instead of these features. They read
+the inputs as they are, without (1).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.cost import terms as tables
 from tacit.cost.table import LARGEST, TableCost
 from tacit.errors import UserError
 from tacit.run import disk, storage
@@ -190,6 +193,8 @@ class LearnedCost:
     """Reward per unit of cost during training: the policy maximised  reward - unit * cost."""
     threshold: float | None = None
     """Costs above it count as forbidden."""
+    terms: tuple[tables.Term, ...] = ()
+    """Tables on one or two inputs, whose sum is the cost; then it has no other features."""
     card: Record = field(default_factory=dict)
 
     @property
@@ -204,7 +209,12 @@ class LearnedCost:
     @property
     def linear(self) -> bool:
         """The inputs themselves are the features."""
-        return self.slopes.size == 0 and not self.weights
+        return self.slopes.size == 0 and not self.weights and not self.is_sum
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the cost is a sum of terms. Without a single one it is 0: no constraint was found."""
+        return self.lam.size == 0
 
     def features(self, z: Array) -> Array:
         """phi (B, k) of scaled inputs (B, d)."""
@@ -226,6 +236,8 @@ class LearnedCost:
 
     def of_rows(self, rows: Array) -> Array:
         """Cost (B,) of rows [observation | action]."""
+        if self.is_sum:
+            return np.sum([term.of_rows(rows) for term in self.terms] or np.zeros((1, *rows.shape[:-1])), axis=0)
         return self.features(self.inputs.scaled(rows)) @ self.lam
 
     def __call__(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
@@ -238,7 +250,10 @@ class LearnedCost:
 
     def of_names(self, names: Sequence[str]) -> LearnedCost:
         """The same cost for observations whose entries have these names, in any order; UserError if one is missing."""
-        return replace(self, inputs=self.inputs.of_names(names))
+        inputs = self.inputs.of_names(names)
+        columns = dict(zip(inputs.names, inputs.columns, strict=True))
+        moved = tuple(replace(term, columns=tuple(columns[name] for name in term.names)) for term in self.terms)
+        return replace(self, inputs=inputs, terms=moved)
 
     def only(self, names: Sequence[str]) -> LearnedCost:
         """The part of an additive cost that is about these of its inputs; UserError if it is not additive.
@@ -263,9 +278,10 @@ class LearnedCost:
             centre=self.inputs.centre[kept],
             scale=self.inputs.scale[kept],
         )
-        lam = self.lam.reshape(len(self.names), -1)[kept].reshape(-1)
+        lam = self.lam if self.is_sum else self.lam.reshape(len(self.names), -1)[kept].reshape(-1)
         slopes, offsets = self.slopes[kept], self.offsets[kept]
-        return replace(self, inputs=inputs, threshold=None, lam=lam, slopes=slopes, offsets=offsets)
+        terms = tuple(term for term in self.terms if set(term.names) <= set(names))
+        return replace(self, inputs=inputs, threshold=None, lam=lam, slopes=slopes, offsets=offsets, terms=terms)
 
     def profile(self, name: str, values: ArrayLike, around: ArrayLike) -> Array:
         """Cost (n,) along one named input, the other entries of [observation | action] as in the row `around`."""
@@ -283,6 +299,7 @@ class LearnedCost:
         arrays |= {"centre": self.inputs.centre, "scale": self.inputs.scale}
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             arrays |= {f"weight{i}": weight, f"bias{i}": bias}
+        arrays |= tables.to_arrays(self.terms)
         inputs = self.inputs
         return arrays, {
             **self.card,
@@ -299,6 +316,7 @@ class LearnedCost:
             "unit": self.unit,
             "threshold": self.threshold,
             **({} if self.head == "sigmoid" else {"head": self.head}),
+            **({"terms": tables.names_of(self.terms)} if self.is_sum else {}),
         }
 
     @classmethod
@@ -321,6 +339,9 @@ class LearnedCost:
                 biases=tuple(arrays[f"bias{i}"] for i in range(layers)),
                 card=dict(card),
                 head=card.get("head", "sigmoid"),
+                terms=tables.from_arrays(
+                    arrays, card.get("terms", []), dict(zip(inputs.names, inputs.columns, strict=True))
+                ),
                 lam=arrays["lam"],
                 slopes=arrays["slopes"],
                 offsets=arrays["offsets"],
@@ -360,9 +381,11 @@ class LearnedCost:
         shapes = [weight.shape for weight in self.weights] == list(itertools.pairwise(sizes))
         joint = 0 if not self.weights else 1 if self.head == "beta" else sizes[-1]
         k = d if self.linear else self.slopes.size + joint
+        alone = not self.is_sum or not (self.slopes.size or self.weights)
         total = self.inputs.obs_size + self.inputs.act_size
         fits = (
             shapes
+            and alone
             and [bias.shape for bias in self.biases] == [(size,) for size in sizes[1:]]
             and self.slopes.shape == self.offsets.shape
             and self.slopes.shape[:1] == self.inputs.centre.shape == self.inputs.scale.shape == (d,)
@@ -392,6 +415,7 @@ class LearnedCost:
                 numbers.append(float(size.max(initial=0.0)))
             largest = max(numbers) if self.linear or self.head == "leaky" else 1.0
             numbers.append(float(self.lam.sum(dtype=np.float64)) * max(largest, 1.0))
+            numbers.append(sum(term.highest for term in self.terms))
         return max(numbers)
 
     def save(self, path: str | os.PathLike[str]) -> None:

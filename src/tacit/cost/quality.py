@@ -97,7 +97,7 @@ def threshold_of(cost: LearnedCost, expert: Array, lengths: Array, tried: Array)
     expert, tried: rows of the demonstrations, whose trajectories have these lengths, and of what the learner tried.
     """
     if cost.threshold is not None:
-        return float(cost.threshold), True
+        return float(cost.threshold), "calibration" in cost.card
     starts = np.cumsum(lengths) - lengths
     highest = np.maximum.reduceat(cost.of_rows(expert), starts)
     return usual_threshold(highest, float(cost.of_rows(tried).max())), False
@@ -261,7 +261,7 @@ def of_run(run: Run) -> dict[str, Detection]:
                 expert_range=extremes,
             )
             used = held is not None and (cost.card.get("calibration") or {}).get("sha256") == held.sha256
-            judged[name] = judge(cost, on, float(level), cost.threshold is not None, None if used else held)
+            judged[name] = judge(cost, on, float(level), "calibration" in cost.card, None if used else held)
     finally:
         env.close()
     return judged

@@ -201,4 +201,5 @@ def _highest(cost: Cost) -> float:
         return float(cost.table.max())
     endless = cost.linear or cost.head == "leaky"
     highest = float(cost.lam.sum(dtype=np.float64)) * (float(cost.inputs.clip) if endless else 1.0)
+    highest += sum(term.highest for term in cost.terms)
     return highest if cost.threshold is None else max(highest, float(cost.threshold))

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 import tacit
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
+from tacit.cost.terms import between
 from tacit.interop import TOLERANCE, difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
@@ -144,6 +145,9 @@ def cost_graph(cost: LearnedCost) -> ModelProto:
         named["act"] = (np.int64, ["N"]) if inputs.n_actions else (np.float32, ["N", inputs.act_size])
         act = g.one_hot("act", inputs.n_actions) if inputs.n_actions else "act"
         rows = g.add("Concat", "obs", act, axis=-1)
+    if cost.is_sum:
+        _sum_of_terms(g, cost, rows)
+        return _with_threshold(g, cost, named)
     x = g.add("Gather", rows, g.constant(inputs.columns, np.int64), axis=1)
     x = g.add("Div", g.add("Sub", x, g.constant(inputs.centre)), g.constant(inputs.scale))
     if inputs.squash:
@@ -153,11 +157,37 @@ def cost_graph(cost: LearnedCost) -> ModelProto:
     features = _features(g, cost, x)
     total = g.add("MatMul", features, g.constant(cost.lam[:, None]))
     g.add("Squeeze", total, g.constant([1], np.int64), name="cost")
+    return _with_threshold(g, cost, named)
+
+
+def _with_threshold(g: _Graph, cost: LearnedCost, named: dict[str, tuple[Any, list[Any]]]) -> ModelProto:
+    """The model whose node "cost" is there, and "forbidden" if the cost has a threshold."""
     outputs: dict[str, tuple[Any, list[Any]]] = {"cost": (np.float32, ["N"])}
     if cost.threshold is not None:
         g.add("Greater", "cost", g.constant(cost.threshold), name="forbidden")
         outputs["forbidden"] = (np.bool_, ["N"])
     return g.model("cost", named, outputs, cost.to_arrays()[1])
+
+
+def _sum_of_terms(g: _Graph, cost: LearnedCost, rows: str) -> None:
+    """The node "cost" (N,): hat functions of one input, times the table, times those of the other."""
+    zero = g.constant(np.zeros((1,), np.float32))
+    total = g.add("Mul", g.add("ReduceSum", rows, g.constant([1], np.int64), keepdims=1), zero)
+    for term in cost.terms:
+        hats = []
+        for column, knots in zip(term.columns, term.knots, strict=True):
+            low, middle, high = between(knots)
+            x = g.within(g.add("Gather", rows, g.constant([column], np.int64), axis=1), middle[0], middle[-1])
+            rising = g.add("Div", g.add("Sub", x, g.constant(low)), g.constant(middle - low))
+            falling = g.add("Div", g.add("Sub", g.constant(high), x), g.constant(high - middle))
+            hats.append(g.within(g.add("Min", rising, falling), 0.0, 1.0))
+        if len(hats) == 1:
+            part = g.add("MatMul", hats[0], g.constant(term.values[:, None]))
+        else:
+            lines = g.add("Mul", g.add("MatMul", hats[0], g.constant(term.values)), hats[1])
+            part = g.add("ReduceSum", lines, g.constant([1], np.int64), keepdims=1)
+        total = g.add("Add", total, part)
+    g.add("Squeeze", total, g.constant([1], np.int64), name="cost")
 
 
 def _features(g: _Graph, cost: LearnedCost, z: str) -> str:

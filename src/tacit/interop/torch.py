@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
+from tacit.cost.terms import between
 from tacit.interop import difference, network_policy, require_equal
 from tacit.policy import Policy
 from tacit.run import storage
@@ -100,8 +101,29 @@ class CostModule(nn.Module):
         for name in ("lam", "slopes", "offsets"):
             setattr(self, name, nn.Parameter(_tensor(getattr(cost, name))))
         self.net = _dense(cost.weights, cost.biases, nn.ReLU)
+        self.is_sum = cost.is_sum
+        self.term_columns = [term.columns for term in cost.terms]
+        for i, term in enumerate(cost.terms):
+            self.register_buffer(f"values{i}", _tensor(term.values))
+            for axis, knots in enumerate(term.knots):
+                self.register_buffer(f"knots{i}_{axis}", _tensor(np.stack(between(knots))))
+
+    def _terms(self, rows: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(rows.shape[:-1], dtype=rows.dtype)
+        for i, columns in enumerate(self.term_columns):
+            cost = getattr(self, f"values{i}")
+            for axis in reversed(range(len(columns))):
+                low, knots, high = getattr(self, f"knots{i}_{axis}")
+                x = torch.minimum(torch.maximum(rows[..., columns[axis], None], knots[0]), knots[-1])
+                hats = torch.clamp(torch.minimum((x - low) / (knots - low), (high - x) / (high - knots)), 0.0, 1.0)
+                # The last axis of the table first; then the rows have a line of it each.
+                cost = hats @ cost.T if axis == 1 else (hats * cost).sum(-1)
+            total = total + cost
+        return total
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.is_sum:
+            return self._terms(rows)
         z = (rows[..., self.columns] - self.centre) / self.scale
         if self.squash:
             z = torch.asinh(z)

@@ -24,7 +24,17 @@ from tacit.demos import Demonstrations
 from tacit.forward import agent, collect, ppo_lagrangian
 from tacit.inverse import clone, samples, trainer
 from tacit.inverse.samples import Expert, Phase
-from tacit.inverse.state import REPLAY_PHASES, Saving, State, fresh_state, from_arrays, generator, remember, to_arrays
+from tacit.inverse.state import (
+    NOMINAL_ROWS,
+    REPLAY_PHASES,
+    Saving,
+    State,
+    fresh_state,
+    from_arrays,
+    generator,
+    remember,
+    to_arrays,
+)
 from tacit.policy import Interface, Policy
 from tacit.run.trainer import Metrics, Saved
 
@@ -72,6 +82,16 @@ class Method(Saving, trainer.Method):
     ) -> tuple[Inputs, Any, Any, Metrics]:
         """(scaled inputs, first parameters, optimiser's state, metrics), from rows of demonstrations and bootstrap."""
         raise NotImplementedError
+
+    def seekers(
+        self, env: VectorEnv, config: Any, forward: ppo_lagrangian.State, evidence: Evidence, inputs: Inputs
+    ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
+        """Train further agents to compare with after the bootstrap, and choose the steps that stand for them."""
+        return forward, evidence, {}
+
+    def nominal_rows(self, config: Any) -> int:
+        """Number of steps of the bootstrap to keep."""
+        return NOMINAL_ROWS
 
     def step(self, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
         """The inverse step: (state with a new cost, metrics). By default the cost stays as it is."""
@@ -181,12 +201,14 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
     inputs, params, opt_state, beginning = method.begin(config, interface, inputs, expert.rows, phase.rows, rng)
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
-    state = fresh_state(method, forward, params, opt_state, inputs, phase, rng)
-    between = time.perf_counter()
     evidence = Evidence(expert, phase, rollouts, charged)
+    forward, evidence, seekers = method.seekers(env, config, forward, evidence, inputs)
+    kept = method.nominal_rows(config)
+    state = fresh_state(method, forward, params, opt_state, inputs, evidence.phase, rng, kept)
+    between = time.perf_counter()
     state, inverse = inverse_step(method, config, state, evidence, rng, moves=config.inverse_first)
     spent = metrics["time/rollout_seconds"] + metrics["time/update_seconds"]
-    return state, metrics | beginning | inverse | {
+    return state, metrics | beginning | seekers | inverse | {
         "time/setup_seconds": between - began - spent,
         "time/inverse_seconds": time.perf_counter() - between,
     }

@@ -42,12 +42,13 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.envs.capabilities import capabilities
 from tacit.forward import ppo_lagrangian
 from tacit.forward.collect import Rollout
-from tacit.inverse import constraint_map, features, loop, mce_checks, samples
+from tacit.inverse import constraint_map, features, loop, mce_checks, mce_terms, samples
 from tacit.inverse.beside_exact import against_exact
 from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_loss, dual_steps, feature_means
 from tacit.inverse.loop import Evidence
 from tacit.inverse.mce_checks import is_linear
 from tacit.inverse.samples import Expert
+from tacit.inverse.state import NOMINAL_ROWS
 from tacit.policy import Interface
 from tacit.run.naming import History
 from tacit.run.trainer import Metrics
@@ -69,6 +70,12 @@ RETIRED = ["multiplier_init", "multiplier_ramp", "multiplier_lr", "multiplier_ma
 class Config(loop.Config):
     """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
+    features: Literal["network", "terms"] = "network"
+    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or two
+    inputs, chosen on held-out demonstrations (terms)."""
+    tempted_steps: int = 49_152
+    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
+    features "terms"."""
     budget: float = 0.0
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: int = 8
@@ -125,7 +132,13 @@ class Config(loop.Config):
         return 0.5 / self.learner_square if self.learner_square else np.inf
 
     HISTORY: ClassVar[History] = History(
-        added={"absorbing_quantile": 0.9, "input_scale": "fit", "inverse_first": True},
+        added={
+            "absorbing_quantile": 0.9,
+            "input_scale": "fit",
+            "inverse_first": True,
+            "features": "network",
+            "tempted_steps": 49_152,
+        },
         retired={
             "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
             "budget_per": ("step", "the budget is one of feature expectations"),
@@ -147,6 +160,13 @@ class State(loop.State):
     """Number of inverse steps in a row with a mean cost near the ceiling."""
     resets: int = 0
     """Number of times that the guard has re-initialised the policy."""
+    price: float = 1.0
+    """Factor on a cost of terms when it is charged."""
+    share: float = 0.0
+    threshold: float = 0.0
+    held_out_cost: float = 0.0
+    smoothness: float = 0.0
+    """What held-out demonstrations say about a cost of terms; see `terms.Fitted`."""
 
 
 REPLAY_CANDIDATES = 8192
@@ -274,8 +294,10 @@ class MCE(loop.Method):
 
     def begin(
         self, config: Config, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: Any
-    ) -> tuple[Inputs, features.Params, Any, Metrics]:
+    ) -> tuple[Inputs, Any, Any, Metrics]:
         """The inputs' scale, and fresh features, pre-trained if asked for (line 3)."""
+        if config.features == "terms":
+            return samples.fit_scale(inputs, expert, nominal), {}, (), {}
         if is_linear(config, interface):
             inputs = samples.unit_scale(inputs, expert)
             samples.require_features(inputs, nominal, "a step of the learner")
@@ -297,6 +319,26 @@ class MCE(loop.Method):
         names = {"dual/reconstruction_first": 0, "dual/reconstruction_last": -1} if losses else {}
         return inputs, params, OPTIMISER.init(params), {name: losses[place] for name, place in names.items()}
 
+    def seekers(
+        self, env: VectorEnv, config: Config, forward: ppo_lagrangian.State, seen: Evidence, inputs: Inputs
+    ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
+        if config.features != "terms":
+            return forward, seen, {}
+        horizon = seen.expert.horizon
+        forward, nominal, tempted, metrics = mce_terms.reward_seekers(env, config, forward, seen.rollouts, horizon)
+        mce_checks.warn_of_beginner(metrics, seen.expert)
+        phases = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
+        return forward, replace(seen, phase=mce_terms.both_phases(*phases)), metrics
+
+    def nominal_rows(self, config: Config) -> int:
+        return 2 * mce_terms.SEEKER_ROWS if config.features == "terms" else NOMINAL_ROWS
+
+    def charged(self, config: Config, state: State, rng: Any) -> ppo_lagrangian.CostFunction:
+        cost = self.cost_of(state, config)
+        if config.features == "network":
+            return cost.of_steps
+        return lambda obs, act, next_obs: state.price * cost.of_steps(obs, act, next_obs)
+
     def after_bootstrap(
         self, config: Config, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
@@ -313,10 +355,12 @@ class MCE(loop.Method):
 
     def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
         gamma = config.discount_of_cost
-        return gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
+        return state.price * gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
 
     def step(self, config: Config, state: State, evidence: Evidence, rng: Any) -> tuple[State, Metrics]:
         first = loop.steps_before(config, state) == 0
+        if config.features == "terms":
+            return mce_terms.inverse_step(config, state, evidence, loop.steps_before(config, state))
         if first:
             mce_checks.warn_of_survival(config, evidence)
         elif is_linear(config, state.forward.agent.interface):
@@ -329,20 +373,28 @@ class MCE(loop.Method):
 
     def cost_of(self, state: State, config: Config) -> LearnedCost:
         unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
+        if config.features == "terms":
+            return mce_terms.to_cost(state, state.inputs, at=config.at, unit=unit * state.price)
         return features.to_cost(state.params, state.inputs, at=config.at, unit=unit)
 
     def replay_phases(self, config: Config) -> int:
         return config.replay_phases
 
-    def shapes(self, params: features.Params) -> dict[str, Any]:
+    def shapes(self, params: Any) -> dict[str, Any]:
+        if isinstance(params, dict):
+            return super().shapes(params)
         phi = params.phi
         return {"thresholds": int(phi.slopes.shape[1]), "layers": [len(bias) for bias in phi.biases]}
 
-    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[features.Params, Any]:
+    def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Any, Any]:
+        if "params" in metadata:
+            return super().blank(metadata, n_inputs)
         params = features.blank(n_inputs, metadata["thresholds"], metadata["layers"])
         return params, OPTIMISER.init(params)
 
     def map_of(self, config: Config, state: State, expert: Expert, seed: int) -> LearnedCost | None:
+        if config.features == "terms":
+            return None  # the cost is readable without a map
         return constraint_map.fit(config, state, self.cost_of(state, config), expert, seed)
 
     def ceiling(self, config: Config, cost: LearnedCost, rows: Array) -> float:

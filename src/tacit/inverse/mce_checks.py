@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tacit.demos import Demonstrations
     from tacit.inverse.loop import Evidence
     from tacit.inverse.mce import Config
+    from tacit.inverse.samples import Expert
     from tacit.policy import Interface
 
 AT_LEAST_0 = ["budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr"]
@@ -23,7 +24,7 @@ AT_LEAST_0 += ["thresholds", "joint", "minibatches", "pretrain_epochs", "replay_
 
 def is_linear(config: Config, interface: Interface) -> bool:
     """Whether the inputs themselves are the features. One-hot states are, with one multiplier each as in mce-exact."""
-    return not config.joint and (bool(interface.n_states) or not config.thresholds)
+    return config.features == "network" and not config.joint and (bool(interface.n_states) or not config.thresholds)
 
 
 def check_settings(config: Config) -> None:
@@ -32,6 +33,8 @@ def check_settings(config: Config) -> None:
     agent.check_ranges(config, ("dual_batch", "guard_iterations"), 1)
     agent.check_ranges(config, ("zeta_decay",), 0, open_low=True)
     agent.check_ranges(config, ("absorbing_quantile",), 0, 1)
+    if config.features == "terms":
+        _check_terms(config)
     if config.moments == "absorbing" and 1 in (config.gamma, config.cost_gamma):
         raise UserError(
             'moments "absorbing" prices the end of an episode as a cost for ever after: gamma and cost_gamma must '
@@ -49,6 +52,15 @@ def check_settings(config: Config) -> None:
         raise UserError("with lam_init 0 the features get no gradient: use a small positive number, or lr_zeta 0")
 
 
+def _check_terms(config: Config) -> None:
+    agent.check_ranges(config, ("tempted_steps",), 0)
+    agent.check_ranges(config, ("expert_square", "learner_square"), 0, open_low=True)
+    if config.start != "clone":
+        raise UserError('a cost of terms compares with a clone of the demonstrations: use start "clone"')
+    if config.moments != "absorbing":
+        raise UserError('a cost of terms has no other moments than "absorbing"')
+
+
 def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Config, demos: Demonstrations) -> None:
     """UserError for demonstrations whose inputs cannot be features, if the inputs are the features."""
     env = make_vec(env_id, 1, **env_kwargs)
@@ -61,6 +73,18 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
             samples.unit_scale(inputs, samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows)
     finally:
         env.close()
+
+
+def warn_of_beginner(metrics: Mapping[str, float], expert: Expert) -> None:
+    """Warn if neither agent that follows the reward alone earns what the demonstrators do."""
+    best = max(metrics["seekers/nominal_return"], metrics["seekers/tempted_return"])
+    if expert.mean_return is not None and best < expert.mean_return - 0.1 * abs(expert.mean_return):
+        warnings.warn(
+            f"the agents that follow the reward alone earn {best:.4g}, the demonstrators {expert.mean_return:.4g}: they "
+            "are not competent, so the learned constraint may describe what a beginner does. Use more bootstrap_steps "
+            "and total_steps",
+            stacklevel=1,
+        )
 
 
 def warn_of_survival(config: Config, evidence: Evidence) -> None:

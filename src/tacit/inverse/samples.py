@@ -76,6 +76,8 @@ class Expert:
     """Share of time in the absorbing state."""
     z: Array | None = None
     """(n, d) the rows as scaled inputs, once their scale is known."""
+    mean_return: float | None = None
+    """Mean return of a demonstration."""
 
     def weight(self, moments: str, gamma: float) -> Array:
         if moments == "sum":
@@ -113,7 +115,9 @@ def of_demonstrations(demos: Demonstrations, interface: Interface, inputs: Input
     rows = inputs.rows(obs[before + 1 if at == "next" else before], demos.actions)
     times = np.concatenate([np.arange(length) for length in demos.lengths])
     lost = np.where(demos.terminated, horizon - demos.lengths, 0).sum()
-    return Expert(rows, times, demos.lengths, horizon, float(lost / (demos.lengths.sum() + lost)))
+    earned = float(demos.rewards.sum() / len(demos.lengths))
+    absorbed = float(lost / (demos.lengths.sum() + lost))
+    return Expert(rows, times, demos.lengths, horizon, absorbed, mean_return=earned)
 
 
 def of_rollouts(rollouts: Sequence[Rollout], inputs: Inputs, at: str, horizon: int) -> Phase:

@@ -66,7 +66,14 @@ class Saving:
 
 
 def fresh_state(
-    method: Saving, forward: Any, params: Any, opt_state: Any, inputs: Inputs, phase: Phase, rng: np.random.Generator
+    method: Saving,
+    forward: Any,
+    params: Any,
+    opt_state: Any,
+    inputs: Inputs,
+    phase: Phase,
+    rng: np.random.Generator,
+    nominal_rows: int = NOMINAL_ROWS,
 ) -> Any:
     """The state after the bootstrap, whose steps are `phase`."""
     return method.state_type(
@@ -75,9 +82,9 @@ def fresh_state(
         opt_state=opt_state,
         inputs=inputs,
         replay=np.zeros((0, REPLAY_ROWS, phase.rows.shape[1]), np.float32),
-        nominal=samples.thinned(phase.rows, NOMINAL_ROWS),
+        nominal=samples.thinned(phase.rows, nominal_rows),
         replay_truth=np.zeros((0, REPLAY_ROWS), np.float32),
-        nominal_truth=samples.thinned(phase.truth, NOMINAL_ROWS),
+        nominal_truth=samples.thinned(phase.truth, nominal_rows),
         rng=dict(rng.bit_generator.state),
     )
 
@@ -146,7 +153,9 @@ def from_arrays(method: Saving, arrays: Mapping[str, Array], metadata: Mapping[s
             opt_state=trees[f"{method.tree}_optimiser"],
             inputs=inputs,
             **{name: arrays[name] for name in KEPT},  # type: ignore[arg-type]
-            **{name: metadata[name] for name in ("rng", "iteration", *_own_fields(method))},
+            **{name: metadata[name] for name in ("rng", "iteration")},
+            # A checkpoint of an earlier version lacks what has been added since, at its default.
+            **{name: metadata[name] for name in _own_fields(method) if name in metadata},
         )
     except KeyError as error:
         raise UserError(f"this checkpoint lacks {error}") from error

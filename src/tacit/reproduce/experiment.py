@@ -27,6 +27,8 @@ QUICK: dict[str, Any] = {
     "steps": 200,
 }
 """The budget of --quick."""
+MEASURED_WITH = {"mce": "thresholds"}
+"""Presets with which the committed tables were measured, where the default preset has changed since."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class Experiment:
     """Inches per group in a `curves` figure."""
     note: str = ""
     """Last sentence of the table."""
+    presets: Mapping[str, str] = field(default_factory=lambda: MEASURED_WITH)
+    """Preset by algorithm, for rows that name none; empty: the algorithm's default preset."""
 
     def label(self, group: str, row: str) -> str:
         return f"{group}: {row}" if row else group
@@ -153,7 +157,8 @@ class Experiment:
         spent = {**self.quick, **row.quick} if quick else budget
         settings = {**accepted(row.algo, {**engine, **spent}), **row.settings, **group.settings}
         label = self.label(name, row_name)
-        return Job(row.algo, group.env, group.env_kwargs, seed, row.preset, settings, group.demos, label)
+        preset = row.preset or self.presets.get(row.algo)
+        return Job(row.algo, group.env, group.env_kwargs, seed, preset, settings, group.demos, label)
 
 
 @dataclass(frozen=True)
@@ -198,8 +203,12 @@ def accepted(algo: str, settings: Settings) -> dict[str, Any]:
 
 
 def engine_of(algo: str, env: str) -> dict[str, Any]:
-    """Settings of PPO, of the phases and of the cost's inputs in the reference preset of an algorithm."""
+    """Settings of PPO, of the phases and of the cost's inputs in the preset that an algorithm was measured with."""
     from tacit.forward import ppo_lagrangian  # JAX
 
     names = {"inputs", "bootstrap_steps", "forward_steps", *(entry.name for entry in fields(ppo_lagrangian.Config))}
-    return {key: value for key, value in presets.load(algo, "reference", env).items() if key in names}
+    return {
+        key: value
+        for key, value in presets.load(algo, MEASURED_WITH.get(algo, "reference"), env).items()
+        if key in names
+    }

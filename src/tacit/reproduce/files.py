@@ -122,6 +122,7 @@ def from_tables(tables: Mapping[str, Any]) -> Experiment:
         figure=figure,
         ours=ours,
         axis=Axis(str(axis.get("label", "")), log=bool(axis.get("log", False))),
+        presets={},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tacit import presets
-from tacit.reproduce.experiment import Group, Row, Settings
+from tacit.reproduce.experiment import MEASURED_WITH, Group, Row, Settings
 
 METHODS = ("mce", "gacl", "me-icrl", "vicrl")
 REFERENCES = ("ppo", "rcpo")
@@ -55,7 +55,7 @@ def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
 
 def shortened(algo: str, env: str) -> dict[str, Any]:
     """Settings for runs of SHORT. The preset's rates are for whole runs, so they are adapted to fewer steps."""
-    usual = presets.load(algo, "reference", env)
+    usual = presets.load(algo, MEASURED_WITH.get(algo, "reference"), env)
     longer = usual["total_steps"] / SHORT["total_steps"]
     rates = {"multiplier_lr": lambda rate: rate * longer, "anneal": lambda rate: rate**longer}
     return {key: round(convert(usual[key]), 6) for key, convert in rates.items() if key in usual}

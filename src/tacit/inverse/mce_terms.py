@@ -1,0 +1,265 @@
+"""MCE-ICRL with a cost of terms: whom the demonstrations are compared with, the inverse step, and the price.
+
+The demonstrations D are compared with agents P that follow the reward. Two kinds, because each says what the other
+cannot, and later phases of the learner itself, which close what is still open:
+
+    nominal    trained on the reward alone, from nothing. It shows what is worth forbidding, in a style of its own
+    tempted    a clone of the demonstrations, then trained on the reward alone. It has the demonstrators' style, and leaves
+               them where the reward draws it
+
+The noise of the clone is the largest that does not spoil its return (`forgiving_clone`): more explores better, and only
+the task can say how much it forgives. The cost is `tacit.inverse.terms`. The learner is charged price x cost, and the
+price rises until the learner's cost is no longer above that of held-out demonstrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from tacit.cost import Inputs, LearnedCost
+from tacit.forward import collect, nets, ppo_lagrangian
+from tacit.inverse import samples, terms
+from tacit.inverse.samples import Expert, Phase
+from tacit.inverse.terms import Fitted, Table
+from tacit.run.trainer import Metrics
+
+if TYPE_CHECKING:
+    from tacit.inverse.loop import Evidence
+    from tacit.inverse.mce import Config, State
+
+Array = NDArray[Any]
+NOISE = (-2.5, -1.5, -0.5, 0.5)
+"""Log standard deviations that are tried for the clone, beside its own."""
+FORGIVEN = 0.8
+"""Share of the clone's gain over a random policy that must be left with more noise."""
+HELD_ROLLOUTS = 2
+"""Rollouts in which the critics learn the clone's values before it is tempted."""
+LAST_SHARE = 0.3
+"""Share of the nominal agent's training whose steps stand for it: its last behaviour."""
+SEEKER_ROWS = 8192
+"""Number of steps to keep of the nominal and of the tempted agent, each."""
+LEARNER_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.2, 8, 2048
+"""Weight of the learner's own steps in P, how many of its last phases they come from, and steps of the last phase."""
+MOST_EXPERT_ROWS = 20_000
+SEARCHES, SEARCH_EVERY, LAST_SEARCH = (0, 2, 5, 10), 10, 0.9
+"""Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit."""
+PRICE_STEP, HIGHEST_PRICE = 1.25, 100.0
+FALLS_MORE = 0.01
+"""Ending an episode is priced if the learner spends more than twice as much time beyond the end, and so much more."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Agents that follow the reward
+
+
+def reward_seekers(
+    env: VectorEnv, config: Config, clone: ppo_lagrangian.State, nominal: Sequence[collect.Rollout], horizon: int
+) -> tuple[ppo_lagrangian.State, list[collect.Rollout], list[collect.Rollout], Metrics]:
+    """(the clone with the noise that it can bear, last rollouts of the nominal agent and of the tempted clone, metrics).
+
+    `clone` stands at the beginning of its training. The returned state has the same policy, critics that know it, and
+    environments, random numbers and a count of steps that go on where the tempted clone has left them.
+    """
+    held = forgiving_clone(env, config, clone, returns_of(nominal[:1], horizon), horizon)
+    for _ in range(HELD_ROLLOUTS):
+        held, _, _ = ppo_lagrangian.iterate(env, config, held, _no_cost, 0.0, hold_policy=True)
+    held = ppo_lagrangian.freeze_reward_scale(held)
+    tempted, rollouts = held, []
+    for _ in range(max(1, config.tempted_steps // config.rollout_steps)):
+        tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, _no_cost, 0.0)
+        rollouts.append(rollout)
+    last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
+    gone_on = {name: getattr(tempted.agent, name) for name in ("carry", "rng", "steps", "iteration")}
+    state = replace(held, agent=replace(held.agent, **gone_on))
+    noise = _log_std(held)
+    metrics = {
+        "seekers/nominal_return": returns_of(last, horizon),
+        "seekers/tempted_return": returns_of(rollouts[len(rollouts) // 2 :], horizon),
+        "seekers/noise": 0.0 if noise is None else float(noise.mean()),
+    }
+    return state, list(last), rollouts[len(rollouts) // 2 :], metrics
+
+
+def forgiving_clone(
+    env: VectorEnv, config: Config, clone: ppo_lagrangian.State, random: float, horizon: int
+) -> ppo_lagrangian.State:
+    """The clone with the most noise that leaves FORGIVEN of its return; the critics learn meanwhile."""
+
+    def tried(state: ppo_lagrangian.State) -> tuple[ppo_lagrangian.State, float]:
+        state, _, rollout = ppo_lagrangian.iterate(env, config, state, _no_cost, 0.0, hold_policy=True)
+        return state, returns_of([rollout], horizon)
+
+    state, usual = tried(clone)
+    own = _log_std(clone)
+    if own is None:
+        return state
+    chosen = own
+    for level in NOISE:
+        state, reached = tried(_with_log_std(state, np.maximum(own, level)))
+        if reached - random < FORGIVEN * (usual - random):
+            break
+        chosen = np.maximum(own, level)
+    return _with_log_std(state, chosen)
+
+
+def _log_std(state: ppo_lagrangian.State) -> Array | None:
+    log_std = state.agent.params.actor.log_std
+    return None if log_std is None else np.asarray(log_std)
+
+
+def _with_log_std(state: ppo_lagrangian.State, log_std: Any) -> ppo_lagrangian.State:
+    params = state.agent.params
+    params = nets.Params(nets.Actor(params.actor.net, jnp.asarray(log_std, jnp.float32)), params.critics)
+    return replace(state, agent=replace(state.agent, params=params))
+
+
+def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
+    """Mean return of an episode, from pieces of episodes: mean reward of a step times mean length (renewal reward)."""
+    steps, ends = sum(map(len, rollouts)), sum(int(rollout.terminated.sum()) for rollout in rollouts)
+    return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
+
+
+def _no_cost(obs: Array, act: Array, next_obs: Array) -> Array:
+    return np.zeros(len(obs))
+
+
+def both_phases(nominal: Phase, tempted: Phase) -> Phase:
+    """As many steps of each, as one phase."""
+    nominal, tempted = (
+        replace(one, rows=samples.thinned(one.rows, SEEKER_ROWS), truth=samples.thinned(one.truth, SEEKER_ROWS))
+        for one in (nominal, tempted)
+    )
+    size = min(len(nominal.rows), len(tempted.rows))
+    return replace(
+        tempted,
+        rows=np.concatenate([nominal.rows[:size], tempted.rows[:size]]),
+        truth=np.concatenate([nominal.truth[:size], tempted.truth[:size]]),
+        times=np.zeros(2 * size, np.int64),
+        absorbed=max(nominal.absorbed, tempted.absorbed),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The inverse step
+
+
+def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> tuple[State, Metrics]:
+    """Choose or fit the terms anew, then the price. `number` counts the inverse steps from 0."""
+    expert, phase = seen.expert, seen.phase
+    data = comparison(config, state, expert, phase if number else None)
+    before = fitted_of(state)
+    charged = _mean_cost(before, data.learner[-LEARNER_ROWS:]) if number else 0.0
+    searched = number in SEARCHES or number % SEARCH_EVERY == 0
+    searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
+    fitted = terms.search(data, before)[0] if searched else terms.refit(data, before)
+    fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
+    price = state.price
+    # A clone that is still frozen does not answer to any price.
+    if number > 1 and charged > before.held_out_cost:
+        price = min(price * PRICE_STEP, HIGHEST_PRICE)
+    learner = _costs(fitted, data.learner[-LEARNER_ROWS:])
+    falls = phase.absorbed > 2.0 * expert.absorbed + FALLS_MORE
+    state = replace(
+        state,
+        params=to_params(fitted),
+        price=price,
+        share=fitted.share,
+        threshold=fitted.threshold,
+        held_out_cost=fitted.held_out_cost,
+        smoothness=fitted.smoothness,
+        absorbing=float(np.quantile(learner, config.absorbing_quantile)) if falls else 0.0,
+    )
+    expert_cost = _costs(fitted, data.expert)
+    return state, {
+        "dual/share": fitted.share,
+        "dual/terms": float(len(fitted.tables)),
+        "dual/price": price,
+        "dual/threshold": fitted.threshold,
+        "dual/held_out_cost": fitted.held_out_cost,
+        "dual/expert_cost": float(expert_cost.mean()),
+        "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
+        "dual/learner_cost": float(learner.mean()),
+        "dual/absorbing": state.absorbing,
+        "dual/clipped": 0.0,
+    }
+
+
+def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> terms.Samples:
+    """Demonstrations in folds, against the agents that follow the reward and the learner's last phases."""
+    columns = list(state.inputs.columns)
+    every = -(-len(expert.rows) // MOST_EXPERT_ROWS)
+    folds = terms.folds_of(expert.lengths)
+    parts, shares = [state.nominal[:, columns]], [1.0]
+    if phase is not None:
+        earlier = state.replay[1 - LEARNER_PHASES :, :, columns].reshape(-1, len(columns))
+        parts += [np.concatenate([earlier, samples.thinned(phase.rows, LEARNER_ROWS)[:, columns]])]
+        shares = [1.0 - LEARNER_SHARE, LEARNER_SHARE]
+    weight = np.concatenate([np.full(len(p), s / len(p)) for p, s in zip(parts, shares, strict=True)])
+    return terms.Samples(
+        expert.rows[::every, columns].astype(np.float64),
+        folds[::every],
+        np.concatenate(parts).astype(np.float64),
+        weight,
+        config.expert_square,
+        config.learner_square,
+    )
+
+
+def _costs(fitted: Fitted, x: Array) -> Array:
+    total = np.zeros(len(x))
+    for table in fitted.tables:
+        total += terms.design(table.inputs, table.knots, x) @ table.values.ravel()
+    return total
+
+
+def _mean_cost(fitted: Fitted, x: Array) -> float:
+    return float(_costs(fitted, x).mean())
+
+
+def _rounded(table: Table) -> Table:
+    """As it is saved, so that a resumed run goes on from the same numbers."""
+    return Table(
+        table.inputs,
+        tuple(knots.astype(np.float32).astype(np.float64) for knots in table.knots),
+        table.values.astype(np.float32).astype(np.float64),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# As parameters of a state, and as a cost
+
+
+def to_params(fitted: Fitted) -> dict[str, Array]:
+    """Arrays (float32) that say everything about the tables."""
+    arrays = {}
+    for i, table in enumerate(fitted.tables):
+        arrays[f"{i}/inputs"] = np.array(table.inputs, np.float32)
+        arrays[f"{i}/values"] = table.values.astype(np.float32)
+        arrays |= {f"{i}/knots{axis}": knots.astype(np.float32) for axis, knots in enumerate(table.knots)}
+    return arrays
+
+
+def fitted_of(state: State) -> Fitted:
+    """What the state holds. The shares of the folds are not kept: a search finds them anew."""
+    params: Mapping[str, Any] = {name: np.asarray(array) for name, array in state.params.items()}
+    tables = []
+    for i in range(sum(name.endswith("/inputs") for name in params)):
+        inputs = tuple(int(j) for j in params[f"{i}/inputs"])
+        knots = tuple(params[f"{i}/knots{axis}"].astype(np.float64) for axis in range(len(inputs)))
+        tables.append(Table(inputs, knots, params[f"{i}/values"].astype(np.float64)))
+    return Fitted(tuple(tables), state.smoothness, None, state.threshold, state.held_out_cost)
+
+
+def to_cost(state: State, inputs: Inputs, **fields: Any) -> LearnedCost:
+    """The learned cost as an artefact. Costs above its threshold are those that held-out demonstrations hardly have."""
+    none = np.zeros((len(inputs.names), 0), np.float32)
+    named = tuple(table.named(inputs.names, inputs.columns) for table in fitted_of(state).tables)
+    threshold = state.threshold if named else None
+    return LearnedCost(inputs, np.zeros(0, np.float32), none, none, terms=named, threshold=threshold, **fields)

@@ -1,0 +1,452 @@
+"""The inverse step as a convex problem: a short sum of tables on one or two inputs, chosen on held-out demonstrations.
+
+The cost is  c = sum over terms S of  lam_S . phi_S(x_S)  with hat functions phi_S on the knots of one or two inputs
+(`tacit.cost.terms`). For given knots, (2) of `tacit.inverse.mce` is a convex quadratic in lam >= 0:
+
+    lam . (mu_D - mu_P)  +  lam' (expert_square G_D + learner_square G_P + smoothness L) lam                       (1)
+
+with the means mu and second moments G of the features under demonstrations D and learner P, and L the squared
+differences between neighbouring knots: where neither goes, the cost continues what it is nearby. So nothing depends on
+luck at initialisation, and there is no plateau.
+
+Whole demonstrations are held out in folds, and they decide everything else: which inputs, how fine, how smooth, and the
+threshold. The score of a cost is its *share*
+
+    S = 4 learner_square max over kappa, h of  - (2) of the cost  kappa (c - h)_+ ,                                (2)
+
+with demonstrations scored out of fold. It is 1 if the cost tells every step of the learner from every demonstration,
+about the share of the learner's steps where no demonstrator goes, and 0 for chance. The best h is the threshold.
+
+    screen    S of every input and every pair by smoothed histograms, where (3) of `mce` is known cell by cell
+    search    add the best input or pair while S rises clearly, drop what has become superfluous
+    refine    new knots where the cost changes and demonstrations are, so that its edge lies at theirs
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tacit.cost.terms import Term, place
+
+Array = NDArray[Any]
+Inputs = tuple[int, ...]
+"""Positions of one or two inputs."""
+FOLDS = 5
+KNOTS = {1: 32, 2: 16}
+"""Knots of each input of a new term, by the number of its inputs."""
+MOST_KNOTS = {1: 64, 2: 48}
+NEW_KNOTS = 12
+"""Knots that a refinement adds to an input at most."""
+MOST_TERMS = 4
+FIRST_GAIN, SMALLEST_GAIN = 0.01, 0.025
+"""Rise of S that the first term must bring, and every further one."""
+FIRST_SMOOTHNESS, SMOOTHNESS = 0.3, (0.1, 0.5, 3.0)
+"""Weight of the differences between neighbouring knots while terms are chosen, and the candidates afterwards."""
+HINGES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
+"""Candidates of h in (2): 0, and these quantiles of the out-of-fold costs."""
+MOST_INPUTS = 120
+"""Number of inputs whose pairs are screened: those that differ most alone."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The data of (1): inputs (n, d) float64 of demonstrated steps and of the agents that they are compared with."""
+
+    expert: Array
+    folds: NDArray[np.intp]
+    """(n,) the fold of each demonstrated step; steps of a trajectory are in the same one."""
+    learner: Array
+    weight: Array
+    """(m,) of the learner's steps; they sum to 1."""
+    expert_square: float
+    learner_square: float
+
+    @property
+    def n_folds(self) -> int:
+        return int(self.folds.max()) + 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Inputs, knots and values of a term."""
+
+    inputs: Inputs
+    knots: tuple[Array, ...]
+    values: Array
+
+    def named(self, names: Sequence[str], columns: Sequence[int]) -> Term:
+        """As a part of a learned cost."""
+        knots = tuple(knots.astype(np.float32) for knots in self.knots)
+        chosen = tuple(names[i] for i in self.inputs), tuple(columns[i] for i in self.inputs)
+        return Term(*chosen, knots, self.values.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A sum of tables and what the held-out demonstrations say about it."""
+
+    tables: tuple[Table, ...] = ()
+    smoothness: float = FIRST_SMOOTHNESS
+    shares: Array | None = None
+    """(folds,) S of each fold."""
+    threshold: float = 0.0
+    """h in (2)."""
+    held_out_cost: float = 0.0
+    """Mean out-of-fold cost of a demonstrated step."""
+
+    @property
+    def share(self) -> float:
+        return 0.0 if self.shares is None else float(self.shares.mean())
+
+
+def folds_of(lengths: Array) -> NDArray[np.intp]:
+    """(steps,) the fold of each step of trajectories of these lengths. A single trajectory is cut into pieces."""
+    if len(lengths) == 1:
+        return np.arange(lengths[0]) * min(FOLDS, int(lengths[0])) // int(lengths[0])
+    order = np.random.default_rng(len(lengths)).permutation(len(lengths))
+    return np.repeat(order % min(FOLDS, len(lengths)), lengths)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# (1)
+
+
+def design(inputs: Inputs, knots: Sequence[Array], x: Array) -> sparse.csr_matrix:
+    """(n, nodes) hat functions of x (n, d)."""
+    nodes, weights = np.zeros((len(x), 1), np.intp), np.ones((len(x), 1))
+    for column, knot in zip(inputs, knots, strict=True):
+        below, share = place(x[:, column], knot)
+        above = np.minimum(below + 1, len(knot) - 1)
+        nodes = np.concatenate([nodes * len(knot) + below[:, None], nodes * len(knot) + above[:, None]], axis=1)
+        weights = np.concatenate([weights * (1.0 - share)[:, None], weights * share[:, None]], axis=1)
+    ends = np.arange(0, weights.size + 1, weights.shape[1])
+    return sparse.csr_matrix((weights.ravel(), nodes.ravel(), ends), shape=(len(x), math.prod(map(len, knots))))
+
+
+def roughness(shape: Sequence[int]) -> sparse.csr_matrix:
+    """L of a table: the sum of squared differences between neighbours, per node."""
+    total = sparse.csr_matrix((math.prod(shape), math.prod(shape)))
+    for axis, n in enumerate(shape):
+        step = sparse.diags([-np.ones(n - 1), np.ones(n - 1)], [0, 1], shape=(n - 1, n)) if n > 1 else None
+        if step is not None:
+            before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+            total = total + sparse.kron(sparse.kron(sparse.identity(before), step.T @ step), sparse.identity(after))
+    return (total / math.prod(shape)).tocsr()
+
+
+class Problem:
+    """(1) for tables with these inputs and knots, as a whole and without each fold."""
+
+    def __init__(self, samples: Samples, tables: Sequence[tuple[Inputs, tuple[Array, ...]]]) -> None:
+        self.samples, self.tables = samples, tables
+        expert = sparse.hstack([design(*table, samples.expert) for table in tables]).tocsr()
+        self.learner = sparse.hstack([design(*table, samples.learner) for table in tables]).tocsr()
+        self.parts = [expert[samples.folds == fold] for fold in range(samples.n_folds)]
+        self.sums = np.stack([np.asarray(part.sum(axis=0)).ravel() for part in self.parts])
+        self.squares = [(part.T @ part).tocsr() for part in self.parts]
+        self.counts = np.array([part.shape[0] for part in self.parts])
+        self.learner_mean = samples.weight @ self.learner
+        self.learner_square = (self.learner.T @ sparse.diags(samples.weight) @ self.learner).tocsr()
+        self.roughness = sparse.block_diag([roughness([len(k) for k in knots]) for _, knots in tables]).tocsr()
+
+    def solve(
+        self, smoothness: float, without: int | None = None, start: Array | None = None, most: int = 150
+    ) -> Array:
+        """The lam that minimises (1), without the demonstrations of one fold if asked for."""
+        kept = [fold for fold in range(len(self.parts)) if fold != without]
+        n = self.counts[kept].sum()
+        square = self.samples.learner_square * self.learner_square + smoothness * self.roughness
+        for fold in kept:
+            square = square + self.samples.expert_square / n * self.squares[fold]
+        return minimise(square, self.sums[kept].sum(axis=0) / n - self.learner_mean, start, most)
+
+    def fit(self, smoothness: float, start: Array | None = None, most: int = 150) -> tuple[Array, Fitted, Array]:
+        """(lam, the tables with their scores, out-of-fold costs of the demonstrated steps)."""
+        samples = self.samples
+        whole = self.solve(smoothness, None, start, most)
+        held_out, learner = np.zeros(len(samples.expert)), np.zeros(len(samples.learner))
+        for fold, part in enumerate(self.parts):
+            lam = self.solve(smoothness, fold, whole, most)
+            held_out[samples.folds == fold] = part @ lam
+            learner += self.learner @ lam / len(self.parts)
+        shares, threshold = score(samples, held_out, learner)
+        fitted = Fitted(self.tables_of(whole), smoothness, shares, threshold, float(held_out.mean()))
+        return whole, fitted, held_out
+
+    def tables_of(self, lam: Array) -> tuple[Table, ...]:
+        shapes = [tuple(len(k) for k in knots) for _, knots in self.tables]
+        parts = np.split(lam, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        return tuple(Table(*t, p.reshape(s)) for t, p, s in zip(self.tables, parts, shapes, strict=True))
+
+
+def minimise(square: sparse.csr_matrix, linear: Array, start: Array | None, most: int) -> Array:
+    """argmin over x >= 0 of  linear . x + x' square x: accelerated projected gradient steps with restarts."""
+    scale = 1.0 / np.sqrt(square.diagonal() + 1e-12)
+    hessian = (sparse.diags(scale) @ (2.0 * square) @ sparse.diags(scale)).tocsr()
+    slope = scale * linear
+    step = 1.0 / float(abs(hessian).sum(axis=1).max())
+    x = np.zeros(len(slope)) if start is None else start / scale
+    y, t = x, 1.0
+    for n in range(most):
+        new = np.maximum(y - step * (slope + hessian @ y), 0.0)
+        if (y - new) @ (new - x) > 0:
+            t, y = 1.0, x
+            new = np.maximum(y - step * (slope + hessian @ y), 0.0)
+        longer = (1.0 + math.sqrt(1.0 + 4.0 * t * t)) / 2.0
+        moved = np.abs(new - x).max(initial=0.0)
+        x, y, t = new, new + (t - 1.0) / longer * (new - x), longer
+        if n % 20 == 19 and moved < 1e-6 * (1.0 + x.max(initial=0.0)):
+            break
+    return np.asarray(x * scale)
+
+
+def score(samples: Samples, expert: Array, learner: Array) -> tuple[Array, float]:
+    """(S of each fold, the best h), see (2), from costs of demonstrated steps out of fold and of the learner's."""
+    a, b = samples.expert_square, samples.learner_square
+    best: tuple[float, float, float] | None = None
+    for h in np.unique(np.r_[0.0, np.quantile(expert, HINGES)]):
+        of_expert, of_learner = np.maximum(expert - h, 0.0), np.maximum(learner - h, 0.0)
+        gap = float(samples.weight @ of_learner - of_expert.mean())
+        squares = float(a * (of_expert**2).mean() + b * (samples.weight @ of_learner**2))
+        if gap > 0 and squares > 0 and (best is None or gap * gap / squares > best[0]):
+            best = gap * gap / squares, gap / (2.0 * squares), float(h)
+    if best is None:
+        return np.zeros(samples.n_folds), 0.0
+    _, kappa, h = best
+    of_expert, of_learner = kappa * np.maximum(expert - h, 0.0), kappa * np.maximum(learner - h, 0.0)
+    counts = np.bincount(samples.folds, minlength=samples.n_folds)
+    dual = np.bincount(samples.folds, of_expert + a * of_expert**2, samples.n_folds) / counts
+    return -4.0 * b * (dual - samples.weight @ (of_learner - b * of_learner**2)), h
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which inputs
+
+CELLS = 20
+CELL_HINGES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+
+
+def _kernel(width: float) -> Array:
+    """(CELLS, CELLS) Gaussian smoothing along one input, which keeps the weight of every step."""
+    kernel = np.exp(-0.5 * (np.subtract.outer(np.arange(CELLS), np.arange(CELLS)) / width) ** 2)
+    return np.asarray(kernel / kernel.sum(axis=0))
+
+
+KERNELS = [_kernel(width) for width in (0.7, 1.2, 2.0, 3.0)]
+
+
+def screen(samples: Samples, expert_cost: Array, learner_cost: Array) -> dict[Inputs, float]:
+    """{inputs: what a term on them would add to S, roughly}, given the present costs (out of fold) of both sides.
+
+    With a present cost c0 the minimiser (3) of `mce` becomes, cell by cell,
+    c = (E_P[1 - 2 b c0] - E_D[1 + 2 a c0])_+ / (2 (a rho_D + b rho_P)), with the expectations over the cell.
+    """
+    a, b = samples.expert_square, samples.learner_square
+    expert_pull = 1.0 + 2.0 * a * expert_cost
+    learner_pull = samples.weight * np.maximum(0.0, 1.0 - 2.0 * b * learner_cost)
+    expert, learner = _cells(samples)
+    n = samples.n_folds
+    counts = np.bincount(samples.folds, minlength=n)
+    gone = (counts.sum() - counts).clip(1)
+
+    def gain(chosen: Inputs) -> float:
+        shape = (CELLS,) * len(chosen)
+        size = math.prod(shape)
+        of_expert = np.ravel_multi_index(tuple(expert[:, j] for j in chosen), shape) + samples.folds * size
+        of_learner = np.ravel_multi_index(tuple(learner[:, j] for j in chosen), shape)
+        pull = np.bincount(of_expert, expert_pull, n * size).reshape(n, *shape)
+        mass = np.bincount(of_expert, minlength=n * size).reshape(n, *shape).astype(float)
+        learner_force = np.bincount(of_learner, learner_pull, size).reshape(shape)
+        learner_mass = np.bincount(of_learner, samples.weight, size).reshape(shape)
+        per_fold = gone.reshape(n, *[1] * len(shape))
+        best = 0.0
+        for kernel in KERNELS:
+
+            def smooth(x: Array, kernel: Array = kernel) -> Array:
+                return np.asarray(x @ kernel.T if len(shape) == 1 else kernel @ x @ kernel.T)
+
+            density = smooth((mass.sum(0) - mass) / per_fold)
+            force = smooth(learner_force) - smooth((pull.sum(0) - pull) / per_fold)
+            cost = np.maximum(force, 0.0) / (2.0 * (a * density + b * smooth(learner_mass)) + 1e-12)
+            mean = cost.mean(axis=0)
+            for h in CELL_HINGES:
+                high, learner_high = np.maximum(cost - h, 0.0), np.maximum(mean - h, 0.0)
+                gap = (learner_force * learner_high).sum() - (pull * high).sum() / counts.sum()
+                squares = a * (mass * high**2).sum() / counts.sum() + b * (learner_mass * learner_high**2).sum()
+                if gap > 0 and squares > 0:
+                    best = max(best, float(b * gap * gap / squares))
+        return best
+
+    varying = [j for j in range(expert.shape[1]) if max(expert[:, j].max(), learner[:, j].max()) > 0]
+    gains = {(j,): gain((j,)) for j in varying}
+    most = sorted(sorted(varying, key=lambda j: -gains[(j,)])[:MOST_INPUTS])
+    return gains | {pair: gain(pair) for pair in itertools.combinations(most, 2)}
+
+
+def _cells(samples: Samples) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Cells (n, d) and (m, d) of both sides."""
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    for j in range(samples.expert.shape[1]):
+        columns = samples.expert[:, j], samples.learner[:, j]
+        knots = first_knots(*columns, CELLS + 1)
+        edges = knots[1:-1] if len(knots) > CELLS else (knots[1:] + knots[:-1]) / 2.0
+        for side, column in zip(sides, columns, strict=True):
+            side.append(np.searchsorted(edges, column, side="right"))
+    return np.stack(sides[0], axis=1), np.stack(sides[1], axis=1)
+
+
+def first_knots(expert: Array, learner: Array, n: int) -> Array:
+    """At most n knots of an input: all of its values if they are so few, else where the data are and evenly between."""
+    both = np.concatenate([expert, learner])
+    values = np.unique(both)
+    if len(values) <= n:
+        return values
+    grid = np.linspace(values[0], values[-1], 2001)
+    low, high = np.quantile(both, [0.005, 0.995])
+    if not low < high:
+        low, high = values[0], values[-1]
+    of_expert, of_learner = (np.searchsorted(np.sort(x), grid, side="right") / len(x) for x in (expert, learner))
+    evenly = np.clip((grid - low) / (high - low), 0.0, 1.0)
+    rank = (of_expert + of_learner + 2.0 * evenly) / 4.0 + 1e-9 * np.arange(len(grid))
+    knots = np.interp(np.linspace(rank[0], rank[-1], n), rank, grid)
+    knots[0], knots[-1] = values[0], values[-1]
+    # As float32, which costs are saved in, two of them may be the same.
+    return np.unique(knots.astype(np.float32)).astype(np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Search
+
+
+def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
+    """The best short sum of terms, beginning with the inputs of the present one; and the inputs that were added."""
+
+    def new(inputs: Inputs) -> tuple[Inputs, tuple[Array, ...]]:
+        n = KNOTS[len(inputs)]
+        return inputs, tuple(first_knots(samples.expert[:, j], samples.learner[:, j], n) for j in inputs)
+
+    tables = [new(table.inputs) for table in present.tables]
+    lam: Array | None = None
+    fitted, held_out = Fitted(shares=np.zeros(samples.n_folds)), np.zeros(len(samples.expert))
+    problem: Problem | None = None
+    if tables:
+        problem = Problem(samples, tables)
+        lam, fitted, held_out = problem.fit(FIRST_SMOOTHNESS)
+    added = []
+    while len(tables) < MOST_TERMS:
+        learner_cost = np.zeros(len(samples.learner)) if problem is None else problem.learner @ lam
+        gains = screen(samples, held_out, learner_cost)
+        for inputs in _candidates(gains, [table[0] for table in tables]):
+            # A pair can say all that a term on one of its inputs says.
+            kept = [table for table in tables if not set(table[0]) < set(inputs)]
+            trial = Problem(samples, [*kept, new(inputs)])
+            result = trial.fit(FIRST_SMOOTHNESS)
+            if _rises(result[1], fitted):
+                tables, problem = [*kept, new(inputs)], trial
+                lam, fitted, held_out = result
+                added.append(inputs)
+                break
+        else:
+            break
+    if problem is None:
+        return fitted, added
+    for table in list(tables):
+        if len(tables) > 1:
+            rest = [other for other in tables if other is not table]
+            trial = Problem(samples, rest)
+            result = trial.fit(FIRST_SMOOTHNESS)
+            if fitted.share - result[1].share < SMALLEST_GAIN / 2:
+                tables, problem = rest, trial
+                lam, fitted, held_out = result
+    for _ in range(3):
+        trial = Problem(samples, [refined(samples, table) for table in fitted.tables])
+        result = trial.fit(FIRST_SMOOTHNESS)
+        assert result[1].shares is not None and fitted.shares is not None
+        if result[1].share - fitted.share > -_error(result[1].shares - fitted.shares):
+            problem = trial
+            lam, fitted, held_out = result
+    fits = [problem.fit(smoothness, lam)[1] for smoothness in SMOOTHNESS]
+    return max([fitted, *fits], key=lambda one: one.share), added
+
+
+def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[Inputs]:
+    """The two most promising new sets of inputs. One input instead of a pair that is hardly better."""
+    chosen: list[Inputs] = []
+    for inputs, gain in sorted(gains.items(), key=lambda item: -item[1]):
+        if inputs in present or gain < FIRST_GAIN / 2:
+            continue
+        singles = [(j,) for j in inputs if len(inputs) == 2 and (j,) not in present]
+        enough = [one for one in singles if gains[one] > gain - FIRST_GAIN / 2]
+        candidate = max(enough, key=lambda one: gains[one]) if enough else inputs
+        if candidate not in chosen:
+            chosen.append(candidate)
+        if len(chosen) == 2:
+            break
+    return chosen
+
+
+def _rises(new: Fitted, old: Fitted) -> bool:
+    """Whether S rises by enough, and by clearly more than chance between folds."""
+    assert new.shares is not None and old.shares is not None
+    enough = SMALLEST_GAIN if old.tables else FIRST_GAIN
+    return new.share - old.share > max(enough, 2.0 * _error(new.shares - old.shares))
+
+
+def _error(differences: Array) -> float:
+    return float(differences.std(ddof=1) / math.sqrt(len(differences))) if len(differences) > 1 else 0.0
+
+
+def refined(samples: Samples, table: Table) -> tuple[Inputs, tuple[Array, ...]]:
+    """The table without knots that change nothing, and with new ones where it rises and demonstrations are."""
+    table = _merged(table)
+    refined_knots = []
+    for axis, knots in enumerate(table.knots):
+        column = samples.expert[:, table.inputs[axis]]
+        if len(knots) < 2 or len(np.unique(column)) <= len(knots):
+            refined_knots.append(knots)
+            continue
+        values = np.moveaxis(table.values, axis, 0).reshape(len(knots), -1)
+        rise = np.abs(np.diff(values, axis=0)).max(axis=1) / max(table.values.max(), 1e-9)
+        # The edge of the demonstrations lies inside an interval; the cost may rise only in the next one.
+        near = np.maximum(rise, np.maximum(np.r_[0.0, rise[:-1]], np.r_[rise[1:], 0.0]))
+        inside = np.histogram(column, knots)[0]
+        worth = np.where((near > 0.1) & (inside >= 10), near * np.minimum(inside, 100), 0.0)
+        room = min(MOST_KNOTS[len(table.knots)] - len(knots), NEW_KNOTS, int((worth > 0).sum()))
+        chosen = np.argsort(-worth, kind="stable")[: max(0, room)]
+        middle = (knots[:-1] + knots[1:])[chosen] / 2.0
+        refined_knots.append(np.unique(np.r_[knots, middle].astype(np.float32)).astype(np.float64))
+    return table.inputs, tuple(refined_knots)
+
+
+def _merged(table: Table, tolerance: float = 0.01) -> Table:
+    """The table without knots between which it is straight."""
+    for axis in range(len(table.knots)):
+        knots, values = table.knots[axis], np.moveaxis(table.values, axis, 0)
+        kept = [0]
+        for i in range(1, len(knots) - 1):
+            a, b = kept[-1], i + 1
+            share = ((knots[a + 1 : b] - knots[a]) / (knots[b] - knots[a])).reshape(-1, *[1] * (values.ndim - 1))
+            straight = values[a] * (1.0 - share) + values[b] * share
+            if np.abs(values[a + 1 : b] - straight).max() > tolerance * max(table.values.max(), 1e-9):
+                kept.append(i)
+        kept += [len(knots) - 1] if len(knots) > 1 else []
+        new = tuple(knots[kept] if other == axis else table.knots[other] for other in range(len(table.knots)))
+        table = Table(table.inputs, new, np.moveaxis(values[kept], 0, axis))
+    return table
+
+
+def refit(samples: Samples, present: Fitted) -> Fitted:
+    """The same terms and knots on new data. The scores stay those of the last search."""
+    if not present.tables:
+        return present
+    problem = Problem(samples, [(table.inputs, table.knots) for table in present.tables])
+    start = np.concatenate([table.values.ravel() for table in present.tables])
+    return replace(present, tables=problem.tables_of(problem.solve(present.smoothness, None, start)))
