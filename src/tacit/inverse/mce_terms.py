@@ -50,7 +50,7 @@ LEARNER_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.2, 8, 2048
 MOST_EXPERT_ROWS = 20_000
 SEARCHES, SEARCH_EVERY, LAST_SEARCH = (0, 2, 5, 10), 10, 0.9
 """Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit."""
-PRICE_STEP, HIGHEST_PRICE = 1.25, 100.0
+FIRST_PRICE, PRICE_STEP, HIGHEST_PRICE = 1.0, 1.6, 100.0
 FALLS_MORE = 0.01
 """Ending an episode is priced if the learner spends more than twice as much time beyond the end, and so much more."""
 
@@ -160,7 +160,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
     fitted = terms.search(data, before)[0] if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
-    price = state.price
+    price = state.price if number else FIRST_PRICE
     # A clone that is still frozen does not answer to any price.
     if number > 1 and charged > before.held_out_cost:
         price = min(price * PRICE_STEP, HIGHEST_PRICE)
@@ -170,7 +170,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
         state,
         params=to_params(fitted),
         price=price,
-        share=fitted.share,
+        share=fitted.share if searched else state.share,
         threshold=fitted.threshold,
         held_out_cost=fitted.held_out_cost,
         smoothness=fitted.smoothness,
@@ -178,7 +178,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     )
     expert_cost = _costs(fitted, data.expert)
     return state, {
-        "dual/share": fitted.share,
+        "dual/share": state.share,
         "dual/terms": float(len(fitted.tables)),
         "dual/price": price,
         "dual/threshold": fitted.threshold,
