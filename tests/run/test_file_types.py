@@ -418,7 +418,6 @@ ALLOWED = {
     "demos/files.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/compact.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/highd.py np.loadtxt": "of lines of text",
-    "envs/traffic/sumo.py write_text": "into a temporary folder of its own",
     "demos/files.py open": "of a part of an archive",
     "commands/playground.py open": "the browser",
     "envs/robots.py from_xml_path": "comes with the package or with Gymnasium",
