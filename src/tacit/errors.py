@@ -4,7 +4,8 @@ The command line turns them into one line on stderr and an exit status; in Pytho
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 DISTRIBUTION = "tacit-icrl"
 """The name for pip. On the package index, `tacit` is another project; the import is `tacit` all the same."""
@@ -28,3 +29,19 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     names = list(names)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+
+
+def one_line(error: BaseException) -> str:
+    """An error of others in a message: its type and the beginning of its text."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn whatever a parser raises on a damaged file (zip, HDF5, array headers: a dozen types) into a UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what}: {one_line(error)}") from None

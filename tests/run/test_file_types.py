@@ -421,7 +421,6 @@ ALLOWED = {
     "demos/files.py open": "of a part of an archive",
     "commands/playground.py open": "the browser",
     "envs/robots.py from_xml_path": "comes with the package or with Gymnasium",
-    "envs/traffic/render.py get_writer": "of a draft of `disk.written_elsewhere`",
     "plots/video.py get_writer": "of a draft of `disk.written_elsewhere`",
     "reproduce/stages.py mkdir": "a folder of results that the user has named",
     "run/folder.py mkdir": "the run folder itself, which may be a link",

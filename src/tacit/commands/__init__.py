@@ -21,6 +21,7 @@ import tyro
 from tacit import startup
 from tacit.errors import UserError
 from tacit.run import Run, storage
+from tacit.run.find import find_run
 from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
+open_run = find_run
 REPEATED = ("--option", "--env", "--columns")
 """Options with KEY=VALUE pairs."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
@@ -112,13 +114,6 @@ def _gathered(args: Sequence[str]) -> list[str]:
             current = None
             result.append(arg)
     return [word for arg in result for word in ((arg, *values[arg]) if arg in values else (arg,))]
-
-
-def open_run(name: str) -> Run:
-    """A run by its path, by its name within ./runs or the beginning of it, or as `latest`."""
-    from tacit.run.find import find_run
-
-    return find_run(name)
 
 
 def require_finished(run: Run) -> None:

@@ -47,27 +47,36 @@ def main(args: list[str]) -> Any:
     if not algorithm.learns:
         whereof = "RUN" if algorithm.name == "retrain" else "ENV"
         raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} {whereof}`")
-    args = args[1:]
+    text = f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}"
+    return train_with(algorithm, f"learn {algorithm.name}", text, args[1:])
+
+
+def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]) -> Any:
+    """`tacit learn ALGORITHM ENV ...` and `tacit expert ENV ...`: settings and options from the arguments, then train.
+
+    Options that the algorithm has no use for are not in its help: presets, or demonstrations for one that makes them.
+    """
     env_id, named, default = defaults(algorithm, args)
     config_class = type(default)
-    hidden = () if algorithm.preset else (tyro.conf.Suppress,)
+    with_presets = () if algorithm.preset else (tyro.conf.Suppress,)
+    with_demos = () if algorithm.learns else (tyro.conf.Suppress,)
 
-    def learn(
+    def train(
         env: EnvId,
         /,
         *,
         config: Annotated[config_class, tyro.conf.arg(name="")] = default,  # type: ignore[valid-type]
-        preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *hidden] = named,
-        demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
-        anyway: bool = False,
-        calibration: Annotated[int, tyro.conf.arg(metavar="N")] = 0,
+        preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *with_presets] = named,
+        demos: Annotated[str | None, tyro.conf.arg(metavar="FILE"), *with_demos] = None,
+        anyway: Annotated[bool, tyro.conf.arg(), *with_demos] = False,
+        calibration: Annotated[int, tyro.conf.arg(metavar="N"), *with_demos] = 0,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
         log: Log = None,
         json: bool = False,
     ) -> None:
-        """Learn.
+        """Train inside a run folder.
 
         Args:
             env: Environment: one of `tacit envs`, or your own as module:Name-v0.
@@ -93,7 +102,7 @@ def main(args: list[str]) -> Any:
             anyway=anyway,
             calibration=calibration,
             out=out,
-            command=shlex.join(["tacit", "learn", algorithm.name, *args]),
+            command=shlex.join(["tacit", *verb.split(), *args]),
         )
         if data is not None and not run.done:
             print_preflight(run, data)
@@ -101,7 +110,7 @@ def main(args: list[str]) -> Any:
             summary = execute(run, data)
         show(run, summary, json)
 
-    return call(learn, f"learn {algorithm.name}", f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}", args)
+    return call(train, verb, doc, args)
 
 
 def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM")], /) -> None:

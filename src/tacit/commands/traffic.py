@@ -29,10 +29,11 @@ from tacit.commands import call, facts, new_table, number, print_json, print_tab
 from tacit.envs.traffic import compact
 from tacit.envs.traffic.files import find, load, load_all, tried
 from tacit.envs.traffic.highd_write import save
-from tacit.envs.traffic.recording import Recording
-from tacit.envs.traffic.render import save_film, save_picture
+from tacit.envs.traffic.recording import FRAME_RATE, Recording
+from tacit.envs.traffic.render import EVERY, frames, save_picture
 from tacit.envs.traffic.statistics import Row, comparable, comparison, overlaps, summary
 from tacit.errors import RunFailed, UserError
+from tacit.plots.video import write_film
 
 File = Annotated[str, tyro.conf.arg(metavar="FILE")]
 MaybeFile = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
@@ -81,7 +82,7 @@ def show(
     if picture:
         save_picture(recording, picture, second)
     if film:
-        save_film(recording, film, second, seconds)
+        write_film(film, frames(recording, second, seconds), FRAME_RATE / EVERY)
     if json:
         return print_json({"file": file, **about})
     facts(about)

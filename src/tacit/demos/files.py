@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.demos.data import SCHEMA, Card, Demonstrations
 from tacit.envs.families import find_family, find_format, load_function
-from tacit.errors import UserError
+from tacit.errors import UserError, readable
 from tacit.run import disk
 from tacit.run.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
 
@@ -112,23 +112,15 @@ def read_npz(
 
     With `foreign` the arrays may have any names, and arrays of objects are read by it.
     """
-    file = disk.reading(path)
-    try:
-        with file, zipfile.ZipFile(file) as archive:
-            members = _checked_members(path, archive, max_bytes, any_name=foreign is not None)
-            arrays = {
-                name.removesuffix(".npy"): _member_array(path, archive, info, foreign)
-                for name, info in members.items()
-                if name != CARD
-            }
-            card = None if CARD not in members else from_json(archive.read(members[CARD]))
-    except UserError:
-        raise
-    except Exception as error:  # zip, deflate, array header and JSON parsers raise a dozen types on damaged input
-        raise UserError(
-            f"{path} is not a readable demonstration file (truncated or damaged?): {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}; get it again or re-create it"
-        ) from None
+    damaged = f"{path} is not a readable demonstration file (truncated or damaged? get it again or re-create it)"
+    with disk.reading(path) as file, readable(damaged), zipfile.ZipFile(file) as archive:
+        members = _checked_members(path, archive, max_bytes, any_name=foreign is not None)
+        arrays = {
+            name.removesuffix(".npy"): _member_array(path, archive, info, foreign)
+            for name, info in members.items()
+            if name != CARD
+        }
+        card = None if CARD not in members else from_json(archive.read(members[CARD]))
     if card is not None and not isinstance(card, dict):
         raise UserError(f"{path}: {CARD} must be a JSON object")
     return arrays, card

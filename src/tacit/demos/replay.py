@@ -24,7 +24,7 @@ from tacit.demos import evidence
 from tacit.demos.data import Demonstrations
 from tacit.demos.diagnosis import Sample, diagnose
 from tacit.demos.evidence import Finding
-from tacit.demos.replay_whole import check_grid, check_highway, is_highway
+from tacit.demos.replay_whole import check_episodes, check_grid
 from tacit.demos.stepping import Outcome, Stepper, find_stepper, quiet
 from tacit.demos.verdict import (
     FAR,
@@ -60,14 +60,15 @@ def check(
 
     reference: demonstrations of the same environment that are known to fit, to recognise another order of entries by.
     """
-    model = env if hasattr(env, "states_of") else capabilities(env).model
-    if model is not None:
-        return check_grid(demos, model)
-    if is_highway(env):
-        return check_highway(demos, env)
+    if hasattr(env, "states_of"):
+        return check_grid(demos, env)
+    can = capabilities(env)
+    if can.model is not None:
+        return check_grid(demos, can.model)
+    if can.replay_episodes is not None:
+        return check_episodes(demos, can.replay_episodes)
     names = feature_names(env)
-    horizon = capabilities(env).horizon
-    always = [*evidence.shortness(demos, horizon)]
+    always = evidence.shortness(demos, can.horizon)
     with quiet():
         stepper = find_stepper(env)
         if stepper is not None and own_error(stepper) <= KNOWN:

@@ -1,7 +1,8 @@
-"""Replaying where single steps are not enough: the exact model of a gridworld, and whole drives on a highway."""
+"""Replaying where single steps are not enough: the exact model of a gridworld, and whole episodes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from tacit.demos import evidence, verdict
 from tacit.demos.data import Demonstrations
 from tacit.demos.evidence import Finding
+from tacit.envs.capabilities import Replayed
 
 Array = NDArray[Any]
 
@@ -67,81 +69,47 @@ def _mean_log(demos: Demonstrations, grid: Any, before: Array, after: Array, shi
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Highway
+# Whole episodes
 
 
-def is_highway(env: Any) -> bool:
-    return hasattr(env.unwrapped, "traffic") and hasattr(env.unwrapped, "simulator")
-
-
-def check_highway(demos: Demonstrations, env: Any) -> verdict.Check:
-    """Drive every trajectory from its start: its first observation says which recorded scene it belongs to."""
-    from tacit.envs.traffic.env import TrafficVectorEnv
-    from tacit.envs.traffic.simulator import first_observations
-
-    traffic = env.unwrapped.traffic
-    numbers = {row.tobytes(): i for i, row in enumerate(first_observations(traffic))}
-    first = demos.observations[demos.row_offsets].astype(np.float32)
-    problem = np.array([numbers.get(row.tobytes(), -1) for row in first])
+def check_episodes(demos: Demonstrations, replay: Callable[[Array, Array, Array], Replayed]) -> verdict.Check:
+    """Play every trajectory from its start: the environment knows which episode begins with its first observation."""
     short = evidence.shortness(demos, None)
-    statistics = evidence.statistics(demos)
-    if (problem < 0).any():
-        i = int(np.argmax(problem < 0))
+    replayed = replay(demos.observations[demos.row_offsets], demos.actions, demos.lengths)
+    unknown = np.flatnonzero(~replayed.known)
+    if len(unknown):
         text = (
-            f"not this task: trajectory {i} starts as no scene of these recordings does ({int((problem < 0).sum())} of "
+            f"not this task: trajectory {unknown[0]} starts as no episode of this environment does ({len(unknown)} of "
             f"{len(demos)}). Other recordings, other units, or shifted by one?"
         )
-        return verdict.Check(verdict.OTHER, (Finding("wrong", text), *statistics, *short), steps=demos.n_steps)
-    constraint = "distance" if env.unwrapped.rule.feature != "v_ego_x" else "velocity"
-    batch = TrafficVectorEnv(len(demos), constraint, traffic=traffic)
-    observations, rewards, costs, ended = _driven(batch, problem, demos)
+        findings = (Finding("wrong", text), *evidence.statistics(demos), *short)
+        return verdict.Check(verdict.OTHER, findings, steps=demos.n_steps)
     before, _, after = evidence.tables(demos)
-    size = verdict.error_sizes(observations, after, evidence.change_scale(before, after))
+    size = verdict.error_sizes(replayed.observations, after, evidence.change_scale(before, after))
     stray = np.flatnonzero(size > verdict.STRAY)
     median = float(np.median(size))
     if median <= verdict.TOLERANCE and not len(stray):
-        result, level, text = verdict.FITS, "good", f"fits: every drive leads where it did (error {median:.2g})"
+        result, level, text = verdict.FITS, "good", f"fits: every episode leads where it did (error {median:.2g})"
     elif len(stray) < 0.2 * len(size):
         result, level = verdict.JOINED, "wrong"
-        text = f"steps that do not follow: from {demos.where('actions', int(stray[0]))} on a drive leads elsewhere"
+        text = f"steps that do not follow: from {demos.where('actions', int(stray[0]))} on an episode leads elsewhere"
     else:
         result, level = verdict.OTHER, "wrong"
-        text = f"not this task: the drives lead elsewhere (error {median:.2g}). Actions of other units, order or rows?"
-    findings = [Finding(level, text)]
-    if result == verdict.FITS:
-        findings += _compared(demos, rewards, costs, ended)
-    return verdict.Check(result, (*findings, *short), demos.n_steps, demos.n_steps, {0: median})
+        text = (
+            f"not this task: the episodes lead elsewhere (error {median:.2g}). Other units, order or rows of actions?"
+        )
+    findings = (Finding(level, text), *(_compared(demos, replayed) if result == verdict.FITS else ()), *short)
+    return verdict.Check(result, findings, demos.n_steps, demos.n_steps, {0: median})
 
 
-def _compared(demos: Demonstrations, rewards: Array, costs: Array, ended: Array) -> list[Finding]:
+def _compared(demos: Demonstrations, replayed: Replayed) -> list[Finding]:
     findings = []
-    if np.abs(rewards - demos.rewards).max() > 1e-3:
-        share = float((np.abs(rewards - demos.rewards) > 1e-3).mean())
-        findings.append(Finding("doubt", f"{share:.1%} of the rewards are not the environment's"))
-    if demos.costs is not None and (demos.costs > 0).tolist() != (costs > 0).tolist():
+    different = np.abs(replayed.rewards - demos.rewards) > 1e-3
+    if different.any():
+        findings.append(Finding("doubt", f"{different.mean():.1%} of the rewards are not the environment's"))
+    if demos.costs is not None and ((demos.costs > 0) != (replayed.costs > 0)).any():
         findings.append(Finding("doubt", "the costs are not the environment's: was there another constraint?"))
-    if (ended != demos.terminated).any():
-        count = int((ended != demos.terminated).sum())
-        findings.append(Finding("doubt", f"{count} trajectories end otherwise than they are marked"))
+    count = int((replayed.ended != demos.terminated).sum())
+    if count:
+        findings.append(Finding("doubt", f"{count} trajectories end differently from what the file says"))
     return findings
-
-
-def _driven(batch: Any, problem: Array, demos: Demonstrations) -> tuple[Array, Array, Array, Array]:
-    """(observations after each step, rewards, costs, ended (n,)), all drives side by side."""
-    n, longest = len(demos), int(demos.lengths.max())
-    offsets, lengths = demos.step_offsets, demos.lengths
-    batch.reset(seed=0, options={"problem": problem})
-    observations = np.zeros((demos.n_steps, demos.observations.shape[1]))
-    rewards, costs, ended = np.zeros(demos.n_steps), np.zeros(demos.n_steps), np.zeros(n, bool)
-    running = np.ones(n, bool)
-    for t in range(longest):
-        actions = np.zeros((n, 2), np.float32)
-        inside = np.flatnonzero(lengths > t)
-        actions[inside] = demos.actions[offsets[inside] + t]
-        step = batch.step_arrays(actions)
-        live = inside[running[inside]]
-        observations[offsets[live] + t] = step.final_obs[live]
-        rewards[offsets[live] + t], costs[offsets[live] + t] = step.reward[live], step.cost[live]
-        ended[live] = step.terminated[live] & (lengths[live] == t + 1)
-        running &= ~step.terminated
-    return observations, rewards, costs, ended

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import HumanRendering, RecordVideo
 
-from tacit.envs.capabilities import capabilities
+from tacit.envs.capabilities import capabilities, wrappers_of
 from tacit.envs.families import Info, Options
 from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold
 from tacit.errors import UserError
@@ -284,7 +284,7 @@ def _cannot_copy(env: gym.Env[Any, Any], error: Exception) -> UserError:
 
 def _copied_around(env: Any, inner: Any) -> Any:
     """The wrappers of an environment with what they remember, around another environment."""
-    for wrapper in reversed(list(_wrappers(env))):
+    for wrapper in reversed(list(wrappers_of(env))):
         if isinstance(wrapper, WATCHERS):
             continue
         twin = object.__new__(type(wrapper))
@@ -295,10 +295,3 @@ def _copied_around(env: Any, inner: Any) -> Any:
         vars(twin).update(kept, env=inner, **copy.deepcopy(own, known))
         inner = twin
     return inner
-
-
-def _wrappers(env: Any) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
-    """From the outermost one inwards."""
-    while isinstance(env, gym.Wrapper):
-        yield env
-        env = env.env

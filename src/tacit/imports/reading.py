@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,26 @@ class Recorded:
     truncated: bool | None = None
     done: bool | None = None
     """It ended, by itself or at a time limit. None, here and above: the file does not say."""
+
+
+def recorded(
+    where: str,
+    observations: Array,
+    actions: Array,
+    part: Callable[[str], Array | None],
+    happened: Callable[[Array | None], bool | None],
+) -> Recorded:
+    """An episode from its parts by role; `happened` reads flags."""
+    rewards = part("rewards")
+    return Recorded(
+        where,
+        observations,
+        actions,
+        part("next"),
+        part("sums") if rewards is None else rewards,
+        part("costs"),
+        *(happened(part(role)) for role in ("terminated", "truncated", "dones")),
+    )
 
 
 @dataclass

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.demos.files import MAX_BYTES
 from tacit.errors import UserError
-from tacit.imports.contents import content, decoded
+from tacit.imports.contents import content
 from tacit.imports.names import IGNORED, PREFIXES, listed, plain, role_of
+from tacit.run.disk import read_text
 
 SEPARATORS = ",;\t|"
 MOST_CELLS = 200_000_000
@@ -36,7 +38,7 @@ class Names(dict[str, list[str]]):
 
 
 def _csv(path: str) -> dict[str, np.ndarray | None]:
-    text = decoded(path)
+    text = read_text(path, max_bytes=MAX_BYTES)
     first = text.partition("\n")[0]
     separator = max(SEPARATORS, key=first.count) if any(first.count(c) for c in SEPARATORS) else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)

@@ -19,15 +19,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info
-from tacit.envs.capabilities import Rule
+from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info, whole_number
+from tacit.envs.capabilities import Replayed, Rule
 from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.files import traffic_of
 from tacit.envs.traffic.layout import Rules, Traffic, flag
 from tacit.envs.traffic.recording import DT, FRAME_RATE
 from tacit.envs.traffic.render import draw_ego
-from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
+from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator, first_observations
 from tacit.errors import UserError
 
 Recordings = str | os.PathLike[str] | Sequence[str]
@@ -70,14 +70,6 @@ def _traffic(given: Traffic | None, recordings: Recordings | None, rules: Rules,
     return given
 
 
-def observation_space() -> gym.spaces.Box:
-    return gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
-
-
-def action_space() -> gym.spaces.Box:
-    return gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-
 def _checked(actions: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(actions)
     if array.shape != shape or array.dtype.kind not in "fiu":
@@ -92,7 +84,50 @@ def draw_problem(seed: int, episode: int, n: int) -> int:
     return int(np.random.default_rng([seed, episode]).integers(n))
 
 
-class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+def problems_at(traffic: Traffic, observations: np.ndarray) -> NDArray[np.int64]:
+    """(n,) the problem that begins with each observation (n, 74); -1 if none does."""
+    numbers = {row.tobytes(): i for i, row in enumerate(first_observations(traffic))}
+    return np.array([numbers.get(row.tobytes(), -1) for row in observations.astype(np.float32)], np.int64)
+
+
+class _Highway:
+    """What the single and the batched environment share."""
+
+    dt = DT
+    feature_names = ob.FEATURES
+
+    def _build(
+        self,
+        copies: int,
+        constraint: str,
+        rules: Rules,
+        recordings: Recordings | None,
+        reactive: bool,
+        skip_bad: bool,
+        render_mode: str | None,
+        traffic: Traffic | None,
+    ) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+        """Set the attributes; returns the spaces of one observation and one action."""
+        if render_mode not in (None, "rgb_array"):
+            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+        self.constraint, self.rule = constraint, _rule(constraint)
+        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
+        self.render_mode = render_mode
+        self.simulator = Simulator(self.traffic, copies, reactive=flag("reactive", reactive))
+        observation = gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
+        return observation, gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def _draw(self, observations: np.ndarray | None) -> tuple[np.ndarray, ...] | None:
+        """A picture of the road around each ego, with its present observation (N, 74)."""
+        if observations is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make() or make_vec()')
+            return None
+        return tuple(draw_ego(self.simulator, i, obs, self.rule) for i, obs in enumerate(observations))
+
+
+class TrafficVectorEnv(_Highway, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """N cars, each in traffic of its own, with autoreset in the same step.
 
     Args:
@@ -113,7 +148,6 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         "render_fps": round(FRAME_RATE),
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
-    dt = DT
     outcomes = OUTCOMES
     """The names of the codes in info["final_info"]["outcome"]."""
 
@@ -134,24 +168,12 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        for name, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
-            if value is None and name == "max_episode_steps":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise UserError(f"{name} is a whole number, at least 1, not {value!r}")
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = _rule(constraint)
+        self.num_envs = whole_number("num_envs", num_envs)
+        self.horizon = None if max_episode_steps is None else whole_number("max_episode_steps", max_episode_steps)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
-        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
-        self.num_envs = num_envs
-        self.render_mode = render_mode
-        self.horizon = max_episode_steps
-        self.feature_names = ob.FEATURES
-        self.single_observation_space, self.single_action_space = observation_space(), action_space()
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.simulator = Simulator(self.traffic, num_envs, reactive=flag("reactive", reactive))
+        spaces = self._build(num_envs, constraint, rules, recordings, reactive, skip_bad, render_mode, traffic)
+        self.single_observation_space, self.single_action_space = spaces
+        self.observation_space, self.action_space = (batch_space(space, num_envs) for space in spaces)
         self._seeds = np.full(num_envs, -1, np.int64)
         self._episodes = np.zeros(num_envs, np.int64)
         self._obs = np.zeros((num_envs, ob.SIZE), np.float32)
@@ -210,12 +232,25 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """One picture per copy."""
-        if not self._started:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make_vec()')
-            return None
-        return tuple(draw_ego(self.simulator, i, self._obs[i], self.rule) for i in range(self.num_envs))
+        return self._draw(self._obs if self._started else None)
+
+    def drive(self, problems: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> Replayed:
+        """Drive N episodes side by side: their problems (N,), and all actions (sum of lengths, 2) end to end.
+
+        A copy that has ended, or whose actions are used up, coasts unrecorded.
+        """
+        offsets = np.cumsum(lengths) - lengths
+        first, _ = self.reset(seed=0, options={"problem": problems})
+        observations, (rewards, costs) = np.zeros((len(actions), ob.SIZE), np.float32), np.zeros((2, len(actions)))
+        ends = np.full(self.num_envs, -1)
+        for t in range(int(lengths.max())):
+            going = np.flatnonzero(lengths > t)
+            rows, chosen = offsets[going] + t, np.zeros((self.num_envs, 2), np.float32)
+            chosen[going] = actions[rows]
+            step = self.step_arrays(chosen)
+            observations[rows], rewards[rows], costs[rows] = step.final_obs[going], step.reward[going], step.cost[going]
+            ends[(ends < 0) & step.terminated] = t + 1
+        return Replayed(problems >= 0, first, observations, rewards, costs, ends == lengths)
 
     @staticmethod
     def succeeded(final_obs: np.ndarray) -> Flags:
@@ -249,9 +284,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             if value is None and self._seeds[row] < 0:
                 value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
             if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-                    raise UserError(f"a seed must be a whole number of at least 0, not {value!r}")
-                self._seeds[row], self._episodes[row] = value, 0
+                self._seeds[row], self._episodes[row] = whole_number("a seed", value, 0), 0
 
     # ------------------------------------------------------------ saving
 
@@ -290,14 +323,13 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._started = True
 
 
-class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
+class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
     """One car in traffic: a batch of one, without the automatic restart. Arguments as for `TrafficVectorEnv`.
 
     info["outcome"] is one of `OUTCOMES`. reset(options={"problem": 3}) chooses the problem.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": round(FRAME_RATE)}  # noqa: RUF012
-    dt = DT
 
     def __init__(
         self,
@@ -314,23 +346,15 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = _rule(constraint)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
-        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
-        self.render_mode = render_mode
-        self.feature_names = ob.FEATURES
-        self.observation_space, self.action_space = observation_space(), action_space()
-        self.simulator = Simulator(self.traffic, 1, reactive=flag("reactive", reactive))
+        spaces = self._build(1, constraint, rules, recordings, reactive, skip_bad, render_mode, traffic)
+        self.observation_space, self.action_space = spaces
         self._episode = 0
         self._obs: np.ndarray | None = None
         self._over = False
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise UserError(f"a seed must be a whole number of at least 0, not {seed!r}")
-        super().reset(seed=None if seed is None else int(seed))
+        super().reset(seed=None if seed is None else whole_number("a seed", seed, 0))
         if seed is not None:
             self._episode = 0
         n = len(self.traffic.problems)
@@ -360,9 +384,12 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def render(self) -> Any:
         """A picture of the road around the ego."""
-        if self._obs is None:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make()')
-            return None
-        return draw_ego(self.simulator, 0, self._obs[0], self.rule)
+        drawn = self._draw(self._obs)
+        return None if drawn is None else drawn[0]
+
+    def replay_episodes(self, first: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> Replayed:
+        """Drive episodes again, from the recorded scenes that their first observations (n, 74) show."""
+        problems = problems_at(self.traffic, first)
+        if (problems < 0).any():
+            return Replayed(problems >= 0)
+        return TrafficVectorEnv(len(first), self.constraint, traffic=self.traffic).drive(problems, actions, lengths)

@@ -15,7 +15,6 @@ from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction
 from tacit.envs.traffic.layout import VX, VY
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, UPPER, Recording
 from tacit.errors import UserError
-from tacit.run import disk
 from tacit.run.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ BEYOND = 6.0
 GRASS, ASPHALT, LINE, FAINT = (206, 220, 200), (90, 94, 100), (245, 245, 245), (150, 156, 164)
 CAR, TRUCK, EGO, BROKEN, GOAL = (150, 190, 235), (235, 190, 120), (60, 160, 90), (205, 50, 50), (250, 220, 60)
 TEXT_HEIGHT = 18
+EVERY = 2
+"""Every so many frames are in a film."""
 
 
 class Canvas:
@@ -153,34 +154,10 @@ def save_picture(recording: Recording, path: str | os.PathLike[str], second: flo
     atomic_write_bytes(path, buffer.getvalue())
 
 
-def frames(recording: Recording, begin: float, seconds: float, every: int = 2) -> Iterator[np.ndarray]:
-    """Pictures of a stretch of time, every second frame."""
+def frames(recording: Recording, begin: float, seconds: float, every: int = EVERY) -> Iterator[np.ndarray]:
+    """Pictures of a stretch of time; UserError if the recording is over by then."""
     first = max(1, round(begin * FRAME_RATE))
+    if first > recording.last_frame:
+        raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
     for frame in range(first, min(recording.last_frame, first + round(seconds * FRAME_RATE)) + 1, every):
         yield draw_frame(recording, frame)
-
-
-def save_film(recording: Recording, path: str | os.PathLike[str], begin: float, seconds: float) -> int:
-    """A film (.mp4 or .gif) of a stretch of time; returns the number of pictures."""
-    import imageio.v2 as imageio
-
-    target = Path(path)
-    if target.suffix.lower() not in (".mp4", ".gif"):
-        raise UserError(f"a film is written as .mp4 or .gif, not {target.name!r}")
-    if not target.parent.is_dir():
-        raise UserError(f"there is no folder {target.parent} for the film {target.name}")
-    every = 2
-    rate = FRAME_RATE / every
-    options: dict[str, Any] = (
-        {"fps": rate, "macro_block_size": 2} if target.suffix == ".mp4" else {"duration": 1000 / rate}
-    )
-    get_writer: Any = imageio.get_writer
-    count = 0
-    with disk.written_elsewhere(target) as draft:
-        with get_writer(draft, **options) as film:
-            for picture in frames(recording, begin, seconds, every):
-                film.append_data(picture)
-                count += 1
-        if not count:
-            raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
-    return count
