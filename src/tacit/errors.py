@@ -27,8 +27,9 @@ class RunFailed(RuntimeError):
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about a name that does not exist: the nearest one that does, or all of them."""
     names = list(names)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+    known = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(names)}"
 
 
 def one_line(error: BaseException) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -73,6 +74,21 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+def declare_options(environment: type, source: Callable[..., Any]) -> None:
+    """The `**options` of an environment's constructor are the arguments of `source` that have a default.
+
+    They are declared once, at `source`; help texts and the check of options read the signature of the environment.
+    """
+    _, *own = inspect.signature(environment.__init__).parameters.values()  # type: ignore[misc]
+    own = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
+    options = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(source).parameters.items()
+        if parameter.default is not parameter.empty and name not in {one.name for one in own}
+    ]
+    environment.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
 
 
 def seeds_of(seed: Seeds, num_envs: int) -> list[int | None]:

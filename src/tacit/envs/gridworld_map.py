@@ -13,7 +13,6 @@ cannot). Rows and columns are counted from 0 at the top left.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tacit.envs.families import Options
-from tacit.errors import UserError
+from tacit.errors import UserError, did_you_mean
 from tacit.run import disk
 
 START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
@@ -58,8 +57,7 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], O
     except (OSError, ValueError):  # a name that no file can have
         is_file = False
     if not is_file:
-        close = difflib.get_close_matches(name, layout_names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the built-in layouts are {', '.join(layout_names())}"
+        hint = did_you_mean(name, layout_names())
         raise UserError(f"layout {name!r} is neither a built-in layout nor a map file; {hint}")
     try:
         text = disk.read_bytes(path, max_bytes=MAX_CHARACTERS).decode("utf-8")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tacit.envs.families import Options, find_family, load_function
 from tacit.envs.gridworld_map import names_a_file
 from tacit.envs.registry import find_spec, same
-from tacit.errors import UserError
+from tacit.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
@@ -28,11 +27,8 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
     parameters = _parameters(env)
     unknown = sorted(set(env_kwargs) - set(parameters))
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        close = get_close_matches(unknown[0], [*parameters], n=1)
-        hint = f"did you mean {close[0]!r}? It" if close else "it"
-        raise UserError(
-            f"{env.rpartition(':')[2]} has no option {unknown[0]!r}; {hint} has {', '.join(parameters) or 'none'}"
-        )
+        name, hint = env.rpartition(":")[2], did_you_mean(unknown[0], parameters) if parameters else "it has none"
+        raise UserError(f"{name} has no option {unknown[0]!r}; {hint}")
 
 
 def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> Options:

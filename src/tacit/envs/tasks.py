@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import BatchedEnv, Flags, Step
+from tacit.envs.batched import BatchedEnv, Flags, Step, declare_options
 from tacit.envs.capabilities import Rule
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
@@ -100,14 +100,6 @@ def completed(task: type[Task], options: Mapping[str, Any]) -> Options:
     return complete
 
 
-def _with_options(environment: type, task: type[Task]) -> inspect.Signature:
-    """The signature of an environment: its own arguments, and those of its task's constructor."""
-    _, *own = inspect.signature(environment.__init__).parameters.values()  # type: ignore[misc]
-    fixed = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
-    options = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(task).parameters.values()]
-    return inspect.Signature([*fixed, *options])
-
-
 def _spaces(task: Task) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     """The spaces of one observation and one action."""
     low, high = task.low.astype(np.float32), task.high.astype(np.float32)
@@ -142,7 +134,8 @@ class TaskEnv(gym.Env[Array, Array]):
     task_class: type[Task]
 
     def __init_subclass__(cls, task: type[Task]) -> None:
-        cls.task_class, cls.__signature__ = task, _with_options(TaskEnv, task)  # type: ignore[attr-defined]
+        cls.task_class = task
+        declare_options(cls, task)
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
         _check_render_mode(render_mode)
@@ -198,7 +191,8 @@ class TaskVectorEnv(BatchedEnv):
     task_class: type[Task]
 
     def __init_subclass__(cls, task: type[Task]) -> None:
-        cls.task_class, cls.__signature__ = task, _with_options(TaskVectorEnv, task)  # type: ignore[attr-defined]
+        cls.task_class = task
+        declare_options(cls, task)
 
     def __init__(self, num_envs: int = 1, *, render_mode: str | None = None, **options: Any) -> None:
         _check_render_mode(render_mode)

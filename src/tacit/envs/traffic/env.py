@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info, whole_number
+from tacit.envs.batched import Seeds, Step, declare_options, reset_mask, seeds_of, step_info, whole_number
 from tacit.envs.capabilities import Replayed, Rule
 from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
@@ -100,17 +100,34 @@ class _Highway:
         self,
         copies: int,
         constraint: str,
-        rules: Rules,
-        recordings: Recordings | None,
-        reactive: bool,
-        skip_bad: bool,
-        render_mode: str | None,
-        traffic: Traffic | None,
+        *,
+        recordings: Recordings | None = None,
+        ego: str = "any",
+        goal: str = "footprint",
+        corner: bool = False,
+        split: str | None = None,
+        split_seed: int = 5,
+        reactive: bool = False,
+        skip_bad: bool = False,
+        render_mode: str | None = None,
+        traffic: Traffic | None = None,
     ) -> tuple[gym.spaces.Box, gym.spaces.Box]:
-        """Set the attributes; returns the spaces of one observation and one action."""
+        """Set the attributes; returns the spaces of one observation and one action.
+
+        Args:
+            copies: number of cars.
+            constraint: the hidden rule, "distance" or "velocity".
+            recordings: a folder, a file or a list of files; those of the package (simulated) by default.
+            ego, goal, corner, split, split_seed: how problems are made from recordings, see `layout.Rules`.
+            reactive: do other vehicles brake for the ego? The original's do not.
+            skip_bad: leave out recordings that cannot be read, instead of refusing all.
+            render_mode: None or "rgb_array" (one picture per copy).
+            traffic: what `layout.build` returns, instead of recordings.
+        """
         if render_mode not in (None, "rgb_array"):
             raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.constraint, self.rule = constraint, _rule(constraint)
+        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
         self.render_mode = render_mode
         self.simulator = Simulator(self.traffic, copies, reactive=flag("reactive", reactive))
@@ -133,12 +150,8 @@ class TrafficVectorEnv(_Highway, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     Args:
         num_envs: number of copies.
         constraint: the hidden rule, "distance" or "velocity".
-        recordings: a folder, a file or a list of files; those of the package (simulated) by default.
-        ego, goal, corner, split, split_seed: how problems are made from recordings, see `layout.Rules`.
-        reactive: do other vehicles brake for the ego? The original's do not.
-        skip_bad: leave out recordings that cannot be read, instead of refusing all.
         max_episode_steps: cut episodes off earlier than the task does.
-        render_mode: None or "rgb_array" (one picture per copy).
+        options: see `_Highway._build`.
 
     Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
     """
@@ -156,22 +169,12 @@ class TrafficVectorEnv(_Highway, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         num_envs: int = 1,
         constraint: str = "distance",
         *,
-        recordings: Recordings | None = None,
-        ego: str = "any",
-        goal: str = "footprint",
-        corner: bool = False,
-        split: str | None = None,
-        split_seed: int = 5,
-        reactive: bool = False,
-        skip_bad: bool = False,
         max_episode_steps: int | None = None,
-        render_mode: str | None = None,
-        traffic: Traffic | None = None,
+        **options: Any,
     ) -> None:
         self.num_envs = whole_number("num_envs", num_envs)
         self.horizon = None if max_episode_steps is None else whole_number("max_episode_steps", max_episode_steps)
-        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
-        spaces = self._build(num_envs, constraint, rules, recordings, reactive, skip_bad, render_mode, traffic)
+        spaces = self._build(num_envs, constraint, **options)
         self.single_observation_space, self.single_action_space = spaces
         self.observation_space, self.action_space = (batch_space(space, num_envs) for space in spaces)
         self._seeds = np.full(num_envs, -1, np.int64)
@@ -331,24 +334,8 @@ class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": round(FRAME_RATE)}  # noqa: RUF012
 
-    def __init__(
-        self,
-        constraint: str = "distance",
-        *,
-        recordings: Recordings | None = None,
-        ego: str = "any",
-        goal: str = "footprint",
-        corner: bool = False,
-        split: str | None = None,
-        split_seed: int = 5,
-        reactive: bool = False,
-        skip_bad: bool = False,
-        render_mode: str | None = None,
-        traffic: Traffic | None = None,
-    ) -> None:
-        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
-        spaces = self._build(1, constraint, rules, recordings, reactive, skip_bad, render_mode, traffic)
-        self.observation_space, self.action_space = spaces
+    def __init__(self, constraint: str = "distance", **options: Any) -> None:
+        self.observation_space, self.action_space = self._build(1, constraint, **options)
         self._episode = 0
         self._obs: np.ndarray | None = None
         self._over = False
@@ -393,3 +380,7 @@ class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
         if (problems < 0).any():
             return Replayed(problems >= 0)
         return TrafficVectorEnv(len(first), self.constraint, traffic=self.traffic).drive(problems, actions, lengths)
+
+
+for _environment in (TrafficEnv, TrafficVectorEnv):
+    declare_options(_environment, _Highway._build)
