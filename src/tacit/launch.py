@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
 from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
-from tacit.envs.sharing import shared
+from tacit.envs.registry import shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, log, run_name

@@ -140,7 +140,7 @@ def test_states_are_found_in_observations_of_others(env: str, hidden: tuple[str,
         stepper = find_stepper(make(env))
         assert stepper is not None
         assert stepper.hidden == hidden
-        assert replay.own_error(stepper) < 1e-4
+        assert stepper.own_error < 1e-4
 
 
 def test_statistics_where_nothing_can_be_replayed() -> None:

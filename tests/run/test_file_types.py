@@ -429,7 +429,7 @@ ALLOWED = {
     "interop/tensors.py zipfile.ZipFile": "of a file that `disk` has opened",
     "interop/minari.py shutil.rmtree": "a dataset that could not be written, in Minari's own store",
     "reproduce/gridworld.py Image.open": "of bytes in memory",
-    "reproduce/screens.py Image.open": "of bytes in memory",
+    "reproduce/pictures.py Image.open": "of bytes in memory",
 }
 """file (and call): why it may."""
 

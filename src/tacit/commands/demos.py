@@ -39,8 +39,7 @@ from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import check_standalone, has_expert
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
-from tacit.imports.api import refuse, target_of
-from tacit.imports.importing import import_files
+from tacit.imports.importing import import_files, refuse, target_of
 from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
 

@@ -14,10 +14,12 @@ Pictures are refused: a cost of pixels would need other networks, and would name
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +31,6 @@ from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from tacit.envs.families import Options, load_plugins
-from tacit.envs.sharing import once
 from tacit.errors import UserError
 
 NO_OPTIONS = frozenset(
@@ -152,6 +153,48 @@ class FlatObservation(gym.ObservationWrapper[Any, Any, Any]):
 def flat(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     """The environment, wrapped if its observations are not flat."""
     return env if is_flat(env.observation_space) else FlatObservation(env)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sharing. Planning an experiment checks the settings of a hundred runs against a handful of environments.
+
+
+Make = Callable[..., VectorEnv]
+_made: ContextVar[dict[str, VectorEnv] | None] = ContextVar("environments that are shared", default=None)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Within this block equal environments are the same object. They are closed at its end."""
+    if _made.get() is not None:
+        yield
+        return
+    made: dict[str, VectorEnv] = {}
+    token = _made.set(made)
+    try:
+        yield
+    finally:
+        _made.reset(token)
+        for env in made.values():
+            del env.close
+            env.close()
+
+
+def once(make: Make) -> Make:
+    """A function like `make_vec` that reuses environments within `shared()`."""
+
+    @functools.wraps(make)
+    def make_or_reuse(env_id: str, n_envs: int, **kwargs: Any) -> VectorEnv:
+        made = _made.get()
+        if made is None:
+            return make(env_id, n_envs, **kwargs)
+        key = repr((env_id, n_envs, sorted(kwargs.items())))
+        if key not in made:
+            made[key] = make(env_id, n_envs, **kwargs)
+            made[key].close = lambda **_: None  # type: ignore[method-assign]
+        return made[key]
+
+    return make_or_reuse
 
 
 # ---------------------------------------------------------------------------------------------------------------------

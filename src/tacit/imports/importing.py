@@ -23,11 +23,13 @@ from tacit.demos.replay import check
 from tacit.demos.stepping import quiet
 from tacit.demos.verdict import Check
 from tacit.envs.families import find_format
+from tacit.envs.options import exact_model, resolve_env
+from tacit.envs.registry import make
 from tacit.errors import UserError
 from tacit.imports.contents import TABLES, content, find_files
 from tacit.imports.episodes import REWARDS, TERMINATED, Facts, complete, drafts
 from tacit.imports.layouts import joined, understand
-from tacit.imports.names import role_of
+from tacit.imports.names import parsed, role_of
 from tacit.imports.reading import LAYOUTS, Choices, NoEpisodes, Reading
 from tacit.imports.tables import entry_names, read_table
 from tacit.imports.target import Target
@@ -357,3 +359,47 @@ def _entries(array: Any, names: Any) -> str:
     listed = "" if names is None else f": {', '.join(map(str, names[:8]))}{', ...' if len(names) > 8 else ''}"
     size = int(np.prod(array.shape[1:]))
     return f"{size} entries ({array.dtype}), {array.min():.4g} to {array.max():.4g}{listed}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From Python
+
+
+def target_of(env: str, env_kwargs: Mapping[str, Any] | None = None) -> Target:
+    """The environment that data are compared with: its exact model if there is one."""
+    complete = resolve_env(env, dict(env_kwargs or {}))
+    model = exact_model(env, complete)
+    return Target(env, complete, make(env, **complete) if model is None else model)
+
+
+def read(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    env: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+    shift: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    terminated: str | None = None,
+    rewards: str | None = None,
+    cut: int | None = None,
+) -> Demonstrations:
+    """Demonstrations from files and folders of others. UserError for what is ambiguous or does not fit `env`."""
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    chosen = parsed(f"{role}={name}" for role, name in (columns or {}).items())
+    target = None if env is None else target_of(env, env_kwargs)
+    imported = import_files(
+        [os.fspath(path) for path in listed], Choices(layout, shift, chosen, terminated, rewards, cut), target
+    )
+    refuse(imported, " and ".join(map(str, listed[:2])), env)
+    return imported.demos
+
+
+def refuse(imported: Imported, source: str, env: str | None) -> None:
+    """UserError for demonstrations that certainly do not fit their environment."""
+    if imported.problems:
+        more = f" (and {len(imported.problems) - 3} more problems)" if len(imported.problems) > 3 else ""
+        why = imported.check.texts("wrong")[:1] if imported.check is not None else []
+        raise UserError(f"{source} does not fit {env}: {'; '.join([*why, *imported.problems[:3]])}{more}")
+    if imported.check is not None and imported.check.level == "wrong":
+        raise UserError(f"{source} does not fit {env}: {'; '.join(imported.check.texts('wrong'))}")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tacit.demos.replay import own_error
+from tacit.demos.replay import probability
 from tacit.demos.stepping import Outcome, Stepper, find_stepper
-from tacit.demos.verdict import KNOWN
+from tacit.demos.verdict import KNOWN, error_sizes
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import feature_names
 from tacit.imports.reading import Array
@@ -50,23 +50,14 @@ class Target:
         if self.grid is not None:
             return None
         stepper = find_stepper(self.built)
-        return None if stepper is None or self._error(stepper) > KNOWN else stepper
+        return None if stepper is None or stepper.own_error > KNOWN else stepper
 
     @cached_property
     def exact(self) -> bool:
         """Can a missing outcome be computed?"""
         if self.grid is not None:
             return bool(self.grid.slip == 0)
-        return self.stepper is not None and self._error(self.stepper) < EXACT
-
-    @cached_property
-    def _errors(self) -> dict[int, float]:
-        return {}
-
-    def _error(self, stepper: Stepper) -> float:
-        if id(stepper) not in self._errors:
-            self._errors[id(stepper)] = own_error(stepper)
-        return self._errors[id(stepper)]
+        return self.stepper is not None and self.stepper.own_error < EXACT
 
     @property
     def steps(self) -> bool:
@@ -78,19 +69,13 @@ class Target:
     def surprise(self, before: Array, action: Any, after: Array, scale: Array) -> float:
         """How far a recorded step is from the environment's: about 0 if it fits, about 1 or more if not."""
         if self.grid is not None:
-            chance = self._chance(before, action, after)
+            states = self.grid.states_of(np.stack([before, after]))
+            known = not (states < 0).any()
+            chance = probability(self.grid, states[:1], np.array([int(action)]), states[1:])[0] if known else 0.0
             return float(min(2.0, -np.log(chance + 1e-3) / 2.0))
         assert self.stepper is not None
-        outcome = self.stepper.step(before, action)
-        off = np.minimum(np.abs(np.ravel(outcome.observation) - np.ravel(after)) / scale, 10.0)
-        return float(min(2.0, np.sqrt((off**2).mean())))
-
-    def _chance(self, before: Array, action: Any, after: Array) -> float:
-        states = self.grid.states_of(np.stack([before, after]))
-        if (states < 0).any() or not 0 <= int(action) < self.grid.n_actions:
-            return 0.0
-        reached = self.grid.targets[states[0]] == states[1]
-        return float((reached * self.grid.outcome_probabilities[states[0], int(action)]).sum())
+        simulated = self.stepper.steps(before[None], [action])
+        return float(min(2.0, error_sizes(simulated, np.ravel(after)[None], scale)[0]))
 
     def step(self, before: Array, action: Any, *, stopped: bool = False) -> Outcome | None:
         """What the environment makes of an action; None if that is not certain.

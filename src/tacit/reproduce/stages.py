@@ -40,8 +40,7 @@ from tacit.envs.registry import make_vec
 from tacit.errors import RunFailed
 from tacit.policy import Policy
 from tacit.reproduce import figures, overall, tables
-from tacit.reproduce.experiment import Experiment, Group, Row, Staged
-from tacit.reproduce.parts import METHODS, REFERENCES, robot, shortened
+from tacit.reproduce.experiment import METHODS, REFERENCES, Experiment, Group, Row, Staged, robot, shortened
 from tacit.reproduce.records import group_of
 from tacit.reproduce.results import Missing, Record, Results
 from tacit.run import Run, storage
