@@ -284,6 +284,6 @@ def _as_kind(value: Any, kind: Any) -> Any:
         return float(value)
     elif kind is int and type(value) is float and value.is_integer():
         return int(value)
-    elif kind is Any or type(value) in (kind, origin):
+    elif kind is Any or type(value) in (kind, origin) or (origin is Mapping and isinstance(value, dict)):
         return value
     raise TypeError

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # Positional arguments with their names in capitals, as the help texts write them.
-RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
+RUN_HELP = "Run folder, the beginning of its name within ./runs, or `latest`."
+RunPath = Annotated[str, tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 open_run = find_run

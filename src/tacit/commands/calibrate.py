@@ -34,7 +34,6 @@ def calibrate(
     """Choose a threshold.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         demos: Demonstrations that the run has not learned from. Default: those that it held out.
         delta: Share of fresh demonstrations that may be rejected.
         against: Trajectories that ought to be rejected (a demonstration file), to measure the power.

@@ -36,7 +36,6 @@ def eval(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video =
     """Measure a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         episodes: Number of episodes to run.
         seed: Random seed of the episodes.
         video: Film one episode into this file, .mp4 or .gif.

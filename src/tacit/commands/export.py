@@ -31,7 +31,6 @@ def export(
     """Export a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         onnx: Write ONNX files into this folder.
         torch: Write torch state dicts into this folder.
         sb3: Write a Stable-Baselines3 model into this folder.

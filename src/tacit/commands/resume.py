@@ -20,7 +20,6 @@ def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:
     """Continue a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
         json: Print the summary as JSON.
     """

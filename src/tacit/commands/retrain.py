@@ -91,7 +91,6 @@ def retrain(run: RunPath, /, *, agent: Agent = FreshAgent()) -> None:  # noqa: B
     """Train on the frozen cost.
 
     Args:
-        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
         agent: Options of the fresh agent.
     """
     source = open_run(run)

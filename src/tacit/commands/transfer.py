@@ -37,7 +37,6 @@ def transfer(
     """Train on the frozen cost in another environment.
 
     Args:
-        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
         to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
         shared: Leave out the inputs that ENV does not have (additive costs only).
         agent: Options of the fresh agent.

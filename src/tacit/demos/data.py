@@ -24,6 +24,7 @@ seed, versions      random seed; versions of the packages that made them
 expert, command     the run of the expert; the command that made it
 schema, statistics, sha256    in a file: its version, `Statistics`, and the hash of the arrays
 """
+ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
 FEW_DEMONSTRATIONS = 5
@@ -209,15 +210,7 @@ class Demonstrations:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, without `costs` when they are unknown."""
-        named = {
-            "observations": self.observations,
-            "actions": self.actions,
-            "rewards": self.rewards,
-            "costs": self.costs,
-            "lengths": self.lengths,
-            "terminated": self.terminated,
-        }
-        return {name: array for name, array in named.items() if array is not None}
+        return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
 
     @cached_property
     def sha256(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -74,6 +74,23 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+def check_actions(actions: ArrayLike, shape: tuple[int, ...], whose: str) -> Array:
+    """The actions as an array; UserError unless they are finite numbers of this shape."""
+    array = np.asarray(actions)
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise UserError(f"{whose} takes actions of shape {shape}, not {array.dtype} of shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise UserError(f"{whose} was given an action that is not finite: {array[~np.isfinite(array)][0]}")
+    return array
+
+
+def check_render_mode(render_mode: str | None, modes: Sequence[str] = ("rgb_array",)) -> str | None:
+    """The render mode; UserError unless it is None or one of `modes`."""
+    if render_mode is not None and render_mode not in modes:
+        raise UserError(f"render_mode must be {', '.join(modes)} or None, not {render_mode!r}")
+    return render_mode
 
 
 def declare_options(environment: type, source: Callable[..., Any]) -> None:

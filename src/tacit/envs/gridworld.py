@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tacit.envs.batched import declare_options, reset_mask, step_info, whole_number
+from tacit.envs.batched import check_render_mode, declare_options, reset_mask, step_info, whole_number
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.gridworld_render import render_image, render_text
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
@@ -66,11 +66,8 @@ class _World:
 
     def _build(self, grid: GridworldSpec, observation: str, render_mode: str | None) -> gym.Space[Any]:
         """Set the attributes; returns the space of one observation."""
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
         self.grid = self.exact_model = grid
-        self.horizon, self.render_mode = grid.horizon, render_mode
+        self.horizon, self.render_mode = grid.horizon, check_render_mode(render_mode, self.metadata["render_modes"])
         self.feature_names: tuple[str, ...] = ("row", "column") if observation == "position" else ("state",)
         if observation == "position":
             self._as_observations: np.ndarray = grid.cells.astype(np.float32)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.envs import robots
-from tacit.envs.batched import BatchedEnv, Flags, Step, whole_number
+from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, whole_number
 from tacit.envs.robots import Array, RobotEnv, check_horizon, find_task
-from tacit.errors import UserError
 
 
 class RobotVectorEnv(BatchedEnv):
@@ -50,14 +49,12 @@ class RobotVectorEnv(BatchedEnv):
         self.task = find_task(task)
         self.rule = self.task.constraint
         self.noise = robots.check_noise(noise)
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"the batched environment renders as rgb_array only, not {render_mode!r}.")
         horizon = check_horizon(self.task, horizon)
         if max_episode_steps is not None:
             horizon = min(horizon, check_horizon(self.task, max_episode_steps))
         super().__init__(num_envs, robots.observation_space(self.task), robots.action_space(self.task), horizon)
         self.nthread = whole_number("nthread", nthread)
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
         self.feature_names = self.task.feature_names
         self.model = robots.load_model(self.task)
         self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
@@ -118,15 +115,7 @@ class RobotVectorEnv(BatchedEnv):
     def step_arrays(self, actions: ArrayLike) -> Step:
         """One step of all copies for actions (N, nu), clipped to the action box."""
         task, nq = self.task, self.task.nq
-        action = np.asarray(actions)
-        if action.shape != (self.num_envs, task.nu):
-            raise UserError(
-                f"{self.num_envs} copies of {task.name} take actions of shape ({self.num_envs}, {task.nu}),"
-                f" not {action.shape}."
-            )
-        if not np.isfinite(action).all():
-            row = int(np.flatnonzero(~np.isfinite(action).all(axis=1))[0])
-            raise UserError(f"copy {row} of {task.name} was given an action that is not finite: {action[row]}.")
+        action = check_actions(actions, (self.num_envs, task.nu), task.name)
         self._require_started("step")
 
         applied = task.applied(action)

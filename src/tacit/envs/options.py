@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> Options:
     """Checked options with all defaults filled in and map files read, so that a run folder stands alone."""
     check_env(env, env_kwargs)
-    family = find_family(env)
-    return dict(env_kwargs if family is None or family.options is None else _ask(family.options, env, env_kwargs))
+    complete = _ask("options", env, env_kwargs)
+    return dict(env_kwargs if complete is None else complete)
 
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
@@ -59,14 +59,15 @@ def check_standalone(env: object, env_kwargs: object, where: object) -> None:
 
 def exact_model(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
     """The exact model of the environment that these options describe; None if its family has none."""
-    family = find_family(env)
-    return None if family is None or family.model is None else _ask(family.model, env, env_kwargs)
+    model: GridworldSpec | None = _ask("model", env, env_kwargs)
+    return model
 
 
-def _ask(function: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """What a function of the family says about these options."""
+def _ask(what: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
+    """What a function that the family declares (a field of `Family`) says about these options; None if it has none."""
+    function = getattr(find_family(env), what, None)
     try:
-        return load_function(function)(env_kwargs)
+        return None if function is None else load_function(function)(env_kwargs)
     except TypeError:
         name = env.rpartition(":")[2]
         raise UserError(f"an option of {name} has a value of the wrong type: {listed(env_kwargs)}") from None
@@ -80,14 +81,14 @@ def has_expert(env: str) -> bool:
 
 def scripted_expert(env: str, env_kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
     """The expert that the environment's family has written down: (observations, generator) -> actions."""
-    family = find_family(env)
-    return None if family is None or family.expert is None else _ask(family.expert, env, env_kwargs)
+    expert: Callable[[Any, Any], Any] | None = _ask("expert", env, env_kwargs)
+    return expert
 
 
 def notice(env: str, env_kwargs: Mapping[str, Any]) -> str | None:
     """What must stand beside every result on this environment, if anything."""
-    family = find_family(env)
-    return None if family is None or family.notice is None else load_function(family.notice)(env_kwargs)
+    text: str | None = _ask("notice", env, env_kwargs)
+    return text
 
 
 def listed(env_kwargs: Mapping[str, Any]) -> str:

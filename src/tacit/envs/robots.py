@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from tacit.envs.batched import check_actions, check_render_mode
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.robot_rendering import RobotRenderer, has_display
 from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
@@ -93,11 +94,7 @@ class RobotEnv(gym.Env[Any, Any]):
         self.rule = self.task.constraint
         self.noise = check_noise(noise)
         self.horizon = check_horizon(self.task, horizon)
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UserError(
-                f"render_mode must be one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}."
-            )
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode, self.metadata["render_modes"])
         self.width, self.height = width, height
         self.model = load_model(self.task)
         import mujoco
@@ -132,11 +129,7 @@ class RobotEnv(gym.Env[Any, Any]):
     def step(self, action: np.ndarray) -> tuple[Array, float, bool, bool, Info]:
         """Apply an action. `info["cost"]` is 1.0 if the state reached breaks the task's constraint, else 0.0."""
         task = self.task
-        action = np.asarray(action)
-        if action.shape != (task.nu,):
-            raise UserError(f"{task.name} takes actions of shape ({task.nu},), not {action.shape}.")
-        if not np.isfinite(action).all():
-            raise UserError(f"{task.name} was given an action that is not finite: {action}.")
+        action = check_actions(action, (task.nu,), task.name)
         if self._steps is None:
             raise gym.error.ResetNeeded("call reset() before step()")
         applied = task.applied(action[None])

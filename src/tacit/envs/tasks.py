@@ -20,11 +20,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import BatchedEnv, Flags, Step, declare_options
+from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, declare_options
 from tacit.envs.capabilities import Rule
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
-from tacit.errors import UserError
 
 Array = NDArray[Any]
 Expert = Callable[[Array, np.random.Generator], Array]
@@ -112,19 +111,7 @@ def _state_size(task: Task) -> int:
 
 def _checked(task: Task, actions: ArrayLike, copies: int) -> Array:
     """(N, act) actions, clipped to [-1, 1]."""
-    given = np.asarray(actions, np.float64)
-    if given.shape != (copies, task.action_size):
-        raise UserError(
-            f"{copies} copies of {task.name} take actions of shape ({copies}, {task.action_size}), not {given.shape}"
-        )
-    if not np.isfinite(given).all():
-        raise UserError(f"{task.name} was given an action that is not finite")
-    return np.clip(given, -1.0, 1.0)
-
-
-def _check_render_mode(render_mode: str | None) -> None:
-    if render_mode not in (None, "rgb_array"):
-        raise UserError(f"render_mode is None or rgb_array, not {render_mode!r}")
+    return np.clip(check_actions(actions, (copies, task.action_size), task.name).astype(np.float64), -1.0, 1.0)
 
 
 class TaskEnv(gym.Env[Array, Array]):
@@ -138,9 +125,8 @@ class TaskEnv(gym.Env[Array, Array]):
         declare_options(cls, task)
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
-        _check_render_mode(render_mode)
         self.task = task = self.task_class(**options)
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.horizon, self.dt = task.feature_names, task.rule, task.horizon, task.dt
         self.succeeded = task.succeeded
         self.observation_space, self.action_space = _spaces(task)
@@ -195,10 +181,9 @@ class TaskVectorEnv(BatchedEnv):
         declare_options(cls, task)
 
     def __init__(self, num_envs: int = 1, *, render_mode: str | None = None, **options: Any) -> None:
-        _check_render_mode(render_mode)
         self.task = task = self.task_class(**options)
         super().__init__(num_envs, *_spaces(task), task.horizon)
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.dt, self.succeeded = task.feature_names, task.rule, task.dt, task.succeeded
         self._state = np.zeros((num_envs, _state_size(task)))
 

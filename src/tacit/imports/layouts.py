@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit.errors import UserError
 from tacit.imports.contents import natural
-from tacit.imports.names import WRAPPERS, listed, plain, role_of, roles_of, selected
+from tacit.imports.names import WRAPPERS, listed, plain, role_of, roles_of, same, selected
 from tacit.imports.reading import Array, Choices, NoEpisodes, Reading, Recorded, recorded
 from tacit.imports.splitting import batch, flat
 
@@ -196,7 +196,7 @@ def _from_dict(content: Mapping[str, Any], where: str, choices: Choices) -> Read
     roles = roles_of(content, choices.columns, where)
     notes, names = [], None
     if "original" in roles:
-        if "observations" in roles and not _equal(roles["observations"], roles["original"]):
+        if "observations" in roles and not same(_stacks(roles["observations"]), _stacks(roles["original"])):
             notes.append("original observations taken, not the normalised ones beside them, as in Liu's data")
         roles["observations"] = roles.pop("original")
     for role in ("observations", "next"):
@@ -274,11 +274,6 @@ def _field(value: Any) -> Any:
             return _stacks(value)  # a few long observations, not a few episodes of discrete ones
         return [_stacks(part) for part in value]
     return value
-
-
-def _equal(one: Any, other: Any) -> bool:
-    a, b = _stacks(one), _stacks(other)
-    return a is not None and b is not None and a.shape == b.shape and bool(np.array_equal(a, b))
 
 
 def _one_of(roles: Mapping[str, Any], i: int, count: int, where: str) -> Recorded:

@@ -17,26 +17,21 @@ from tacit.envs.traffic import SIMULATED
 from tacit.metrics import ENDS
 from tacit.reproduce import gridworld, overall
 from tacit.reproduce.columns import (
+    COMPARISON,
     COUNT,
-    EPISODES,
-    FEASIBLE,
+    EVERY_SEED,
+    EXPERTS,
     NOTE_FREE,
-    OVER,
     RETURN,
-    SEEDS,
     STEPS,
-    TERMINATED,
     Cell,
     Column,
     Runs,
     agents_table,
     charges_nothing,
     header,
-    iqm_cell,
     line,
     minutes,
-    percent_cell,
-    seeds_cell,
 )
 from tacit.reproduce.experiment import Beside, Experiment
 from tacit.reproduce.records import (
@@ -55,20 +50,6 @@ from tacit.reproduce.results import AGENTS, Agent, Number, Results
 # ---------------------------------------------------------------------------------------------------------------------
 # comparison
 
-COMPARISON = (
-    COUNT,
-    STEPS,
-    RETURN,
-    TERMINATED,
-    FEASIBLE,
-    Column("violating steps", percent_cell("violation_rate_step")),
-    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated")),
-    EPISODES,
-    Column("begin in violation", percent_cell("initial_violation_rate")),
-    SEEDS,
-    OVER,
-    Column("minutes a run", minutes),
-)
 STATES = ("tried", "nominal", "perturbed")
 COST_HEAD = (
     "",
@@ -171,18 +152,6 @@ def _cost_cells(runs: Runs) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 # seeds
 
-EVERY_SEED = (
-    STEPS,
-    RETURN,
-    TERMINATED,
-    FEASIBLE,
-    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
-    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated", spread=False)),
-    EPISODES,
-    Column("begin in violation", percent_cell("initial_violation_rate", spread=False)),
-    SEEDS.called("terminated return of each seed"),
-    OVER,
-)
 MAP_HEAD = (
     "",
     "AUROC of the map on everything tried",
@@ -349,17 +318,6 @@ def driving(experiment: Experiment, results: Results) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # experts
-
-EXPERTS = (
-    COUNT.called("runs"),
-    STEPS,
-    RETURN,
-    Column("IQM [95 %]", iqm_cell),
-    TERMINATED,
-    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
-    EPISODES,
-    Column("return (violating episodes) of each seed", seeds_cell("return")),
-)
 
 
 def experts(experiment: Experiment, results: Results) -> str:

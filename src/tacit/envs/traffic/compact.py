@@ -21,7 +21,7 @@ import numpy as np
 from tacit.envs.traffic.recording import ARRAYS, UNSAID, Recording
 from tacit.errors import UserError, readable
 from tacit.run import disk
-from tacit.run.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
+from tacit.run.storage import from_json, may_unpack, npy_bytes, sha256_of_arrays, to_json, write_zip
 
 SUFFIX = ".traffic.npz"
 SCHEMA = 1
@@ -53,12 +53,9 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
         "about": dict(recording.about),
         "sha256": sha256_of_arrays({name: getattr(recording, name) for name in ARRAYS}),
     }
-    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr(_member(CARD), to_json(card, indent=2).encode())
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, _smallest(array), version=(1, 0), allow_pickle=False)
-            archive.writestr(_member(f"{name}.npy"), buffer.getvalue())
+    members = {CARD: to_json(card, indent=2).encode()}
+    members |= {f"{name}.npy": npy_bytes(_smallest(array)) for name, array in arrays.items()}
+    write_zip(path, members, zipfile.ZIP_LZMA)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
@@ -186,10 +183,3 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     if dtype.kind != "i" or len(shape) != 1 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise UserError(f"{name} is not the row of integers that it should be")
     return np.frombuffer(data, dtype, offset=file.tell()).astype(np.int64)
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_LZMA
-    info.external_attr = 0o644 << 16
-    return info

@@ -19,7 +19,17 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import Seeds, Step, declare_options, reset_mask, seeds_of, step_info, whole_number
+from tacit.envs.batched import (
+    Seeds,
+    Step,
+    check_actions,
+    check_render_mode,
+    declare_options,
+    reset_mask,
+    seeds_of,
+    step_info,
+    whole_number,
+)
 from tacit.envs.capabilities import Replayed, Rule
 from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
@@ -70,15 +80,6 @@ def _traffic(given: Traffic | None, recordings: Recordings | None, rules: Rules,
     return given
 
 
-def _checked(actions: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(actions)
-    if array.shape != shape or array.dtype.kind not in "fiu":
-        raise UserError(f"actions are numbers of shape {shape}, not {array.dtype} of shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise UserError("an action is not finite")
-    return array
-
-
 def draw_problem(seed: int, episode: int, n: int) -> int:
     """The problem of the episode-th episode of a copy with this seed: a function, so that there is no state to save."""
     return int(np.random.default_rng([seed, episode]).integers(n))
@@ -124,12 +125,10 @@ class _Highway:
             render_mode: None or "rgb_array" (one picture per copy).
             traffic: what `layout.build` returns, instead of recordings.
         """
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         self.constraint, self.rule = constraint, _rule(constraint)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
         self.simulator = Simulator(self.traffic, copies, reactive=flag("reactive", reactive))
         observation = gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
         return observation, gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -218,7 +217,7 @@ class TrafficVectorEnv(_Highway, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """The step, its outcome, and the cost (N,) of the starts of new episodes."""
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before step()")
-        outcome = self.simulator.step(_checked(actions, (self.num_envs, 2)))
+        outcome = self.simulator.step(check_actions(actions, (self.num_envs, 2), "the highway"))
         cost = self.rule.violated(outcome.obs).astype(np.float64)
         terminated = outcome.ended
         truncated = np.zeros(self.num_envs, np.bool_)
@@ -360,7 +359,7 @@ class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self._obs is None or self._over:
             raise gym.error.ResetNeeded("call reset() before step()")
-        outcome = self.simulator.step(_checked(action, (2,))[None])
+        outcome = self.simulator.step(check_actions(action, (2,), "the highway")[None])
         self._obs, self._over = outcome.obs, bool(outcome.ended[0])
         info = self._info(int(outcome.code[0]), int(self.simulator.problem[0]))
         return outcome.obs[0].copy(), float(outcome.reward[0]), self._over, False, info
