@@ -6,6 +6,7 @@ the modules share is here: calling a typed function with command-line arguments,
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 
@@ -35,6 +36,8 @@ EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 open_run = find_run
 REPEATED = ("--option", "--env", "--columns")
 """Options with KEY=VALUE pairs."""
+NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
+"""An option whose default need not be shown."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
@@ -90,10 +93,20 @@ def call(
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
     text += "\n\nEvery command takes -q (only warnings and errors on stderr) and -v (also what is read and written)."
+    for function in target.values() if isinstance(target, dict) else (target,):
+        _hide_empty_defaults(function)
     with _numbers:
         if isinstance(target, dict):
             return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
         return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+
+
+def _hide_empty_defaults(function: Callable[..., Any]) -> None:
+    """Without "(default: None)" or "(default: False)" in the help, which say nothing that the text does not."""
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is None or parameter.default is False or parameter.default in ((), ""):
+            function.__annotations__[name] = Annotated[hints[name], NO_DEFAULT]
 
 
 def _gathered(args: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import key_values
+from tacit.commands import NO_DEFAULT, key_values
 from tacit.envs.families import Options as Kwargs
 from tacit.envs.options import check_env, exact_model, listed, resolve_env
 from tacit.errors import UserError
@@ -19,13 +19,13 @@ __all__ = ["EnvOptions", "Options", "check_env", "exact_model", "listed", "resol
 class EnvOptions:
     """Options of the environment. The most common ones have names of their own."""
 
-    layout: Annotated[str | None, tyro.conf.arg(metavar="MAP")] = None
+    layout: Annotated[str | None, tyro.conf.arg(metavar="MAP"), NO_DEFAULT] = None
     """Gridworld: built-in map (`tacit envs --layouts`) or map file."""
-    slip: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    slip: Annotated[float | None, tyro.conf.arg(metavar="FLOAT"), NO_DEFAULT] = None
     """Gridworld: probability that an action is ignored."""
-    recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
+    recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR"), NO_DEFAULT] = None
     """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
-    env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any option of the environment, such as moves=8 horizon=100."""
 
     def given(self) -> Kwargs:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from tacit.commands import RunPath, command_line, key_values, open_run
+from tacit.commands import NO_DEFAULT, RunPath, command_line, key_values, open_run
 from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
 from tacit.errors import UserError
@@ -36,21 +36,21 @@ OTHER_SEED = 1000
 class FreshAgent:
     """Options of a fresh agent and of its training."""
 
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N"), NO_DEFAULT] = None
     """Environment steps. Default: those of the preset."""
-    seed: Annotated[int | None, tyro.conf.arg(metavar="S")] = None
+    seed: Annotated[int | None, tyro.conf.arg(metavar="S"), NO_DEFAULT] = None
     """Random seed of the fresh agent. Default: the run's seed + 1000."""
     which: Literal["cost", "map"] = "cost"
     """The cost that drove the policy, or the additive map."""
     charge: Literal["excess", "budget", "raw"] = "excess"
     """Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"
     """Folder in which the run folder is made."""
-    log: Log = None
+    log: Annotated[Log, NO_DEFAULT] = None
     """Also write the curves to tensorboard, wandb or both (tensorboard,wandb)."""
-    json: bool = False
+    json: Annotated[bool, NO_DEFAULT] = False
     """Print the summary as JSON."""
 
     def train(self, source: Run, env: str, env_kwargs: Mapping[str, Any], **others: Any) -> None:
