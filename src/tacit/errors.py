@@ -33,7 +33,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """An error of others in a message: its type and the beginning of its text."""
+    """An error from another library, for a message: its type and the beginning of its text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 

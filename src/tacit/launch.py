@@ -127,7 +127,8 @@ def resolve(
 
     `settings` are put on top of the preset, which is the algorithm's own when none is named. Without `demos` an
     algorithm that learns gets those that come with Tacit, or the built-in expert's. Unless `anyway` is None, the
-    demonstrations of others are replayed: what certainly does not fit is refused, or with `anyway` only said.
+    demonstrations that do not come with Tacit are replayed. What certainly does not fit is refused; with `anyway` it is
+    only a warning.
     """
     algorithm = find(algo)
     config = algorithm.config(env, preset, settings)

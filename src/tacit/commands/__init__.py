@@ -92,7 +92,7 @@ def call(
     args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
-    text += "\n\nEvery command takes -q (only warnings and errors on stderr) and -v (also what is read and written)."
+    text += "\n\nEvery command takes -q (print only warnings and errors) and -v (also name the files it uses)."
     for function in target.values() if isinstance(target, dict) else (target,):
         _hide_empty_defaults(function)
     with _numbers:

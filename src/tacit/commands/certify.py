@@ -1,7 +1,7 @@
-"""Check an exact solution: compute its certificate again, from the weights of the cost alone.
+"""Check an exact solution: compute its certificate again from the weights of the cost.
 
-Model and expert are rebuilt from the run folder's settings and demonstrations, the policy is planned again, and every
-number is compared with the certificate that the run wrote. The exit status is 1 if they disagree.
+The model is rebuilt from the settings in the run folder, and the policy is planned again for these weights. Every
+number is then compared with the certificate that the run wrote. The exit status is 1 if a number differs.
 
 Examples:
   tacit certify runs/mce-exact-gridworld-s0-3fa1b2c4

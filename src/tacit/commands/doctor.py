@@ -1,6 +1,6 @@
-"""Check this installation: versions, threads, and which extras are missing and how to get them.
+"""Check this installation: versions, threads, and how to install what is missing.
 
-The exit status is 1 if something that the core needs is missing or too old.
+The exit status is 1 if a package that the core needs is missing or too old.
 
 Examples:
   tacit doctor
@@ -193,10 +193,7 @@ def thread_advice(cpus: int) -> list[str]:
         if value and not value.isdigit():
             advice.append(f"{name} is {value!r}, which is no number of threads")
         elif value and int(value) > cpus:
-            advice.append(
-                f"{name}={value} on {cpus} processors: the threads get in each other's way; "
-                f"export {name}={cpus} or less"
-            )
+            advice.append(f"{name}={value} on {cpus} processors: that is slower; export {name}={cpus} or less")
     if cpus > 1 and not any(os.environ.get(name) for name in LIBRARIES[:3]):
         advice.append(
             "several runs at once are fastest with one thread each: export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1"
@@ -220,7 +217,7 @@ def doctor(*, json: bool = False) -> int:
     """Check the installation.
 
     Args:
-        json: Print JSON.
+        json: Print everything as JSON.
     """
     state = examine()
     status = 1 if state["missing"] or any(one["for"] == "core" for one in state["mismatches"]) else 0

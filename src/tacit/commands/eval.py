@@ -1,9 +1,9 @@
 """Measure a run against the truth: return and violations of its policy, quality of its cost.
 
-The policy runs for a number of fresh episodes. Every number comes with a 95 % confidence interval. On a gridworld the
-same quantities are also computed exactly, beside those of the expert and of an unconstrained agent. The cost of a deep
-run is judged on several distributions of states, at the threshold of `tacit calibrate` if there is one. The result is
-added to the run folder's eval.jsonl.
+The policy plays fresh episodes. Every number has a 95 % confidence interval. On a gridworld the same numbers are also
+computed exactly, for the policy, the expert and an agent without constraint. The cost of a deep run is measured as a
+detector of forbidden states, at the threshold of `tacit calibrate` if there is one. The result is added to eval.jsonl
+in the run folder.
 
 Examples:
   tacit eval runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -36,7 +36,7 @@ def eval(run: RunPath, /, *, episodes: int = 1000, seed: int = 0, video: Video =
     """Measure a run.
 
     Args:
-        episodes: Number of episodes to run.
+        episodes: Number of episodes to play.
         seed: Random seed of the episodes.
         video: Film one episode into this file, .mp4 or .gif.
         json: Print the numbers as JSON.

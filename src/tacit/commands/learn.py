@@ -83,7 +83,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             config: Settings of the algorithm.
             preset: Preset that gives the defaults of the settings.
             demos: Demonstration file. Default: those that come with Tacit, or the built-in expert's.
-            anyway: Learn from demonstrations although replaying says that they do not fit the environment.
+            anyway: Learn even if replaying says that the demonstrations do not fit the environment.
             calibration: Number of demonstrations to hold out at random for `tacit calibrate`.
             options: Options of the environment.
             seed: Random seed.
@@ -164,7 +164,7 @@ def print_preflight(run: Run, data: Any) -> None:
 
 
 def pictures(run: Run) -> Path | None:
-    """The report of a run that kept samples to draw from, made once; None for others."""
+    """The report of a run that kept samples to draw from, made once; None for a run without samples."""
     path = run.path / "report.html"
     if not (run.path / "samples.safetensors").exists():
         return None

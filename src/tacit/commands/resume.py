@@ -1,6 +1,6 @@
-"""Continue an interrupted run from its newest checkpoint, with the settings in its folder.
+"""Continue an interrupted run from its newest checkpoint, with its own settings.
 
-The result is the same as without the interruption. A finished run is left as it is.
+The result is the same as without the interruption. A finished run is not changed.
 
 Examples:
   tacit resume runs/mce-exact-gridworld-s0-3fa1b2c4

@@ -2,9 +2,9 @@
 
   tacit retrain RUN [--steps N] [--seed S]
 
-A cost that only works together with its own policy fails here. The agent starts from nothing, with a seed of its own.
-It is charged the frozen cost in the way in which the reference `rcpo` is charged the true one. The same command again
-skips a finished test and resumes an interrupted one.
+This tests whether the cost works without the policy that it was learned with. The agent starts untrained, with another
+seed. It pays the frozen cost as the reference `rcpo` pays the true cost. The same command again skips a finished test
+and resumes an interrupted one.
 
 Examples:
   tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
@@ -41,9 +41,10 @@ class FreshAgent:
     seed: Annotated[int | None, tyro.conf.arg(metavar="S"), NO_DEFAULT] = None
     """Random seed of the fresh agent. Default: the run's seed + 1000."""
     which: Literal["cost", "map"] = "cost"
-    """The cost that drove the policy, or the additive map."""
+    """Use the cost that drove the policy, or the additive map."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it."""
+    """What the agent pays: the cost above the threshold (excess), above the demonstrations' mean (budget), or all of it
+    (raw)."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"

@@ -1,11 +1,11 @@
-"""List the runs, the newest first, with what each of them found.
+"""List the runs and what each of them found, newest first.
 
-Wherever a command asks for a RUN, the beginning of a name that only one run has is enough, and `latest` is the run that
-was worked on last.
+Every command that takes a RUN accepts the beginning of its name, if no other run begins so, or `latest` for the run
+that was changed last.
 
 Examples:
   tacit runs
-  tacit runs mce-pendulum                    those whose name begins so
+  tacit runs mce-pendulum                    runs whose name begins with mce-pendulum
   tacit runs --in results/runs --json
   tacit report latest
 """
@@ -36,7 +36,7 @@ def runs(
     """List runs.
 
     Args:
-        beginning: Only runs whose name begins so.
+        beginning: List only runs whose name begins with this.
         folder: Folder that holds the run folders.
         json: Print JSON.
     """

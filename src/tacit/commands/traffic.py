@@ -1,17 +1,17 @@
-"""Look at traffic recordings, write them as highD files, or check them against published statistics.
+"""Show traffic recordings, write them as highD files, or compare them with published statistics.
 
-FILE is a recording: any of highD's three files (also .gz, .xz) or their common beginning (folder/03), a CommonRoad
-scenario (.xml), a .traffic.npz, or the name of one that comes with the package (sim01 to sim10, simulated with SUMO).
+FILE is a recording: one of highD's three files (also .gz, .xz) or the beginning of their names (folder/03), a
+CommonRoad scenario (.xml), a .traffic.npz, or one that comes with Tacit (sim01 to sim10, simulated with SUMO).
 
 Examples:
-  tacit traffic show                                    the recordings that come with the package
+  tacit traffic show                                    the recordings that come with Tacit
   tacit traffic show sim03 --picture road.png --second 60
   tacit traffic show highD/03_tracks.csv --film road.mp4 --seconds 20
-  tacit traffic export sim03 --out csv/                 csv/sim03_tracks.csv and so on; other names with --name
-  tacit traffic validate                                the package's recordings against published numbers
-  tacit traffic validate highD/03                       format, overlaps, and numbers beside published ones
+  tacit traffic export sim03 --out csv/                 writes csv/sim03_tracks.csv and two more files
+  tacit traffic validate                                compare Tacit's recordings with published numbers
+  tacit traffic validate highD/03                       check format and overlaps, compare the numbers
   tacit traffic show scenarios/ --skip-bad              the recordings of a folder that can be read
-  tacit traffic validate scenarios/                     every file of a folder: fits, or why not
+  tacit traffic validate scenarios/                     say of every file whether it can be used
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def show(
     file: MaybeFile = None,
     /,
     *,
-    picture: str | None = None,
-    second: float | None = None,
-    film: str | None = None,
+    picture: MaybeFile = None,
+    second: Annotated[float | None, tyro.conf.arg(metavar="SECOND")] = None,
+    film: MaybeFile = None,
     seconds: float = 20.0,
     skip_bad: bool = False,
     json: bool = False,
@@ -54,12 +54,12 @@ def show(
     """Show what a recording holds, and write a picture or film of it.
 
     Args:
-        file: Recording, or a folder to list. If left out, the recordings of the package are listed.
+        file: Recording, or a folder to list. Default: list the recordings that come with Tacit.
         picture: Write a picture, something.png.
-        second: Time of the picture and start of the film. If left out, 60, or the middle of a short recording.
+        second: Time of the picture and start of the film. Default: 60, or the middle of a short recording.
         film: Write a film, something.mp4 or .gif.
         seconds: Length of the film.
-        skip_bad: Leave out the files of a folder that cannot be read, and say why.
+        skip_bad: Skip files of a folder that cannot be read, with a warning.
         json: Print JSON.
     """
     if file is None:
@@ -96,7 +96,7 @@ def export(
     /,
     *,
     out: Annotated[str, tyro.conf.arg(metavar="DIR")],
-    name: str | None = None,
+    name: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     compression: str = "",
     json: bool = False,
 ) -> None:
@@ -105,9 +105,8 @@ def export(
     Args:
         file: Recording.
         out: Folder to write to.
-        name: Start of the file names: NAME_tracks.csv, NAME_tracksMeta.csv, NAME_recordingMeta.csv. If left out, the
-            name of the recording.
-        compression: gz, xz, or nothing.
+        name: Beginning of the file names, as in NAME_tracks.csv. Default: the name of the recording.
+        compression: gz or xz. Default: none.
         json: Print JSON.
     """
     recording = _load(file)
@@ -122,12 +121,11 @@ def export(
 def validate(files: Files = (), /, *, json: bool = False) -> None:
     """Check recordings and compare their traffic with published statistics.
 
-    Exit status 1 if a file cannot be read or vehicles overlap. The other files of a folder are checked all the same.
-    The recordings of the package must also be within the accepted ranges. Another road may have other numbers.
+    The exit status is 1 if a file cannot be read, or if vehicles overlap. Every file of a folder is checked. Only the
+    numbers of Tacit's own recordings are judged, because other roads have other traffic.
 
     Args:
-        files: Recordings, or folders of them. If left out, those of the package that resemble the road of the published
-            numbers.
+        files: Recordings, or folders of them. Default: those of Tacit that resemble the published road.
         json: Print JSON.
     """
     results = list(tried([path for file in files for path in find(_path(file))] or compact.shipped()))
@@ -156,7 +154,7 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
         raise UserError(next(iter(bad.values())))
     wrong = [row.meaning for row in rows if not row.ok]
     if bad:
-        raise RunFailed(f"{len(bad)} of {len(results)} recordings cannot be used; the others can, with skip_bad")
+        raise RunFailed(f"{len(bad)} of {len(results)} recordings cannot be used; skip_bad=true uses the rest")
     if crashed:
         raise RunFailed(f"vehicles overlap in {', '.join(crashed)}")
     if wrong and not files:

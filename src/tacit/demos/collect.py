@@ -41,7 +41,7 @@ def collect(
     card: Mapping[str, Any] | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Demonstrations:
-    """Record n complete episodes of an agent in a vector environment that resets its copies by itself.
+    """Record n complete episodes of an agent in a vector environment that resets its copies automatically.
 
     The number of episodes per copy is fixed beforehand: taking whichever end first would favour short ones. True costs
     are kept if the environment reports info["cost"]. Choose among the episodes afterwards with `subset`. The policy
@@ -52,7 +52,7 @@ def collect(
         raise UserError(f"at least one demonstration is needed, not {n}")
     mode = autoreset_mode(env)
     if mode not in ("SameStep", "NextStep"):
-        raise UserError(f"{env} does not reset its copies by itself: make it with AutoresetMode.SAME_STEP")
+        raise UserError(f"{env} does not reset its copies automatically: make it with AutoresetMode.SAME_STEP")
     copies = env.num_envs
     quota = np.full(copies, n // copies) + (np.arange(copies) < n % copies)
     rng = np.random.default_rng([seed, 1])  # not the environment's stream
@@ -91,7 +91,7 @@ def collect(
 
 
 def _writable(options: Mapping[str, Any]) -> Options:
-    """The options that a card can hold. A warning names the others."""
+    """The options that can be written on a card. A warning names those that cannot."""
     writable = {}
     for key, value in options.items():
         try:

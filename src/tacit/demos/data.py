@@ -46,7 +46,7 @@ class Statistics(TypedDict):
     return_min: float
     return_max: float
     terminated_rate: float
-    """Share of trajectories that ended by themselves, not by a time limit."""
+    """Share of trajectories that the environment ended, not a time limit."""
     violation_rate_step: float | None
     """Share of steps with a positive true cost; None when costs are unknown."""
     violation_rate_episode: float | None
@@ -66,7 +66,7 @@ class Trajectory:
     costs: np.ndarray | None
     """(T,) true costs, or None when they are not known."""
     terminated: bool
-    """Ended by itself (goal, fall), not by a time limit."""
+    """Ended by the environment (goal, fall), not by a time limit."""
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -90,7 +90,7 @@ class Demonstrations:
     lengths: np.ndarray
     """(n,) steps of each trajectory."""
     terminated: np.ndarray
-    """(n,) booleans: the last step ended the episode by itself, not by a time limit."""
+    """(n,) booleans: the environment ended the episode with its last step; no time limit did."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """What is known about them: env, env_kwargs, feature_names, source, seed, versions, ... (plain JSON)."""
 

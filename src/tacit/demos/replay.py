@@ -253,7 +253,7 @@ def _stray_text(demos: Demonstrations, steps: Array) -> str:
     more = f" and {len(steps) - 1} more of the replayed ones" if len(steps) > 1 else ""
     return (
         f"steps that do not follow: {demos.where('actions', int(steps[0]))}{more} cannot lead where the file says. "
-        "The others do. Are episodes joined, or rows missing? Cut the trajectories there"
+        "All other replayed steps do. Are episodes joined, or rows missing? Cut the trajectories there"
     )
 
 

@@ -143,7 +143,7 @@ def find_stepper(env: gym.Env[Any, Any]) -> Stepper | None:
         return None
     try:
         own, states = _probe(env, access)
-    except Exception:  # an environment of others whose state is not what we take it for
+    except Exception:  # somebody's environment, whose state is not what we take it for
         return None
     state_of = can.state_of
     if can.state is not None and state_of is not None:

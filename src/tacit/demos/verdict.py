@@ -19,7 +19,7 @@ TOLERANCE = 0.02
 KNOWN = 0.45
 """Median error of a step up to which the simulator knows the file's dynamics at all."""
 STRAY = 0.5
-"""Error of a single step that does not follow, where the others fit."""
+"""Error of a single step that does not follow, in a file whose other steps fit."""
 FAR = 3.0
 """The same in an environment that does not repeat its own steps exactly."""
 

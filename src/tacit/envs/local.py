@@ -27,7 +27,7 @@ from tacit.errors import UserError
 
 Factory = Callable[[], Any]
 USUAL = ("PassiveEnvChecker", "OrderEnforcing", "TimeLimit")
-"""The wrappers that `gymnasium.make` adds by itself."""
+"""The wrappers that `gymnasium.make` adds."""
 WANTED = "give an id, a Gymnasium environment, a vector environment, or a function that makes an environment"
 
 

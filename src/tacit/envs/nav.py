@@ -139,8 +139,8 @@ class NavVectorEnv(TaskVectorEnv, task=Nav):
 class NavExpert:
     """Steers along the shortest way around the shapes, near the top speed, and can always brake in time.
 
-    The action is the one that it wants, or the nearest of a few others after which full braking stays outside of the
-    shapes. So it never enters them, whatever its style.
+    The action is the one that it wants, or the nearest of a few candidates after which full braking stays outside of
+    the shapes. So it never enters them, whatever its style.
     """
 
     BRAKING_STEPS = 6

@@ -266,7 +266,7 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
 
 @once
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
-    """N copies with flat observations that reset by themselves, within the same step if there is a way.
+    """N copies with flat observations that reset automatically, within the same step if there is a way.
 
     The batched version is used if it resets so and has flat observations, else copies of the single one. Without a
     single one, a batched version that resets in the next step will do. UserError if there is none of these.
@@ -279,7 +279,7 @@ def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any)
             late = autoreset_mode(env) == AutoresetMode.NEXT_STEP.value and spec.entry_point is None
             if readable and (resets_same_step(env) or late):
                 return _remember(env, env_id)
-            why = "do not reset by themselves" if readable else "have observations that are not flat"
+            why = "do not reset automatically" if readable else "have observations that are not flat"
             env.close()
             if spec.entry_point is None:
                 raise UserError(f"the copies of {env_id} {why}, and it has no single version (entry_point) to copy")

@@ -1,4 +1,4 @@
-"""What is in a file of others, as plain Python: arrays, numbers and text in lists and dicts. No file runs anything.
+"""What is in a foreign file, as plain Python: arrays, numbers and text in lists and dicts. No file runs anything.
 
     content(path)       .npz, .npy, .json, .jsonl, .pkl, .pt, .hdf5, .csv, .tsv, .parquet
     find_files(paths)   the files of folders, in the order in which people count

@@ -1,4 +1,4 @@
-"""From files and folders of others to one set of demonstrations, and a table of what was understood.
+"""From foreign files and folders to one set of demonstrations, and a table of what was understood.
 
 imported = import_files(["rollouts/"], Choices(), target)
 imported.demos, imported.rows                   the demonstrations; {what: how it was understood}
@@ -384,7 +384,7 @@ def read(
     rewards: str | None = None,
     cut: int | None = None,
 ) -> Demonstrations:
-    """Demonstrations from files and folders of others. UserError for what is ambiguous or does not fit `env`."""
+    """Demonstrations from foreign files and folders. UserError for what is ambiguous or does not fit `env`."""
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     chosen = parsed(f"{role}={name}" for role, name in (columns or {}).items())
     target = None if env is None else target_of(env, env_kwargs)

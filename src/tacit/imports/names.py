@@ -126,7 +126,7 @@ def selected(value: Any, selection: str, where: str) -> Any:
         else:
             chosen.append(int(part))
     if not chosen or max(chosen) >= size or min(chosen) < -size:
-        raise UserError(f"{where} has {size} entries, and {selection} asks for others")
+        raise UserError(f"{where} has {size} entries, numbered from 0: there is no {selection}")
     return array[..., chosen]
 
 

@@ -46,7 +46,7 @@ class Recorded:
     terminated: bool | None = None
     truncated: bool | None = None
     done: bool | None = None
-    """It ended, by itself or at a time limit. None, here and above: the file does not say."""
+    """It ended, for whatever reason. None, here and above: the file does not say."""
 
 
 def recorded(

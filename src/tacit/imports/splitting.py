@@ -110,7 +110,7 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
     if len(found) and not choices.whole:
         raise UserError(
             f"{where} can be read in two ways: one episode of {steps} steps, or {len(found) + 1} episodes, because the "
-            f"observations jump at row {found[0]}{' and others' if len(found) > 1 else ''}. Choose with "
+            f"observations jump at row {found[0]}{' and elsewhere' if len(found) > 1 else ''}. Choose with "
             "--layout one-episode, --layout jumps or --layout every:N"
         )
     return [(0, steps)], "nothing", []

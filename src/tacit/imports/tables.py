@@ -1,4 +1,4 @@
-"""Tables of others: CSV with any separator and Parquet, one row a step, as the dict of arrays that `layouts` reads."""
+"""Tables: CSV with any separator and Parquet, one row per step, as the dict of arrays that `layouts` reads."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def record_beside(
 ) -> int:
     """Write a film of several agents {name: policy} from the same start, next to each other; the number of frames.
 
-    Whoever has finished waits for the others. A .gif needs nothing that does not come with Tacit.
+    An agent that has finished waits until all have. A .gif needs no further packages.
     """
     target = checked(path)
     with ExitStack() as stack:

@@ -110,7 +110,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no squares: the paper's dual": {"expert_square": 0.0, "learner_square": 0.0},
     "weak square on demonstrations (0.5)": {"expert_square": 0.5},
     "no absorbing state": {"moments": "normalised"},
-    "absorbing state as dear as the worst living one": {"absorbing_quantile": 1.0},
+    "absorbing state costs as much as the worst living one": {"absorbing_quantile": 1.0},
     "no arsinh": {"squash": False},
     "long bootstrap (200k)": {"bootstrap_steps": 200_704},
     "slow dual (30 minibatches)": {"minibatches": 30},

@@ -155,7 +155,7 @@ def iqm_cell(runs: Runs, agent: Agent) -> str:
 
 
 FREE = " °"
-NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that this agent was charged nothing."
+NOTE_FREE = "° The frozen cost forbids nothing that its learner tried, so this agent was charged nothing."
 
 
 def charges_nothing(run: Record) -> bool:

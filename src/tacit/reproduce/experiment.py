@@ -112,7 +112,7 @@ class Experiment:
     table: str | Callable[[Experiment, Results], str] = "comparison"
     figure: str | Callable[[Experiment, Results], bytes] = "curves"
     ours: str = "mce"
-    """The row that the others are compared with."""
+    """The row that all other rows are compared with."""
     beside: tuple[Beside, ...] = ()
     axis: Axis = field(default_factory=Axis)
     levels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def more_seeds(rows: Mapping[str, Row], name: str, seeds: tuple[int, ...]) -> di
 
 
 def accepted(algo: str, settings: Settings) -> dict[str, Any]:
-    """The settings that the algorithm has, without the others."""
+    """Those of the settings that the algorithm has."""
     names = {entry.name for entry in fields(algorithm(algo).load().Config)}
     return {key: value for key, value in settings.items() if key in names}
 

@@ -7,7 +7,7 @@
     # table = "grid"                         comparison (as it is), seeds, grid or driving
     # figure = "values"                      curves (as it is), seeds, values, changes or driving
     # axis = {label = "slip", log = false}   of the figure `values`
-    # ours = "mce-exact"                     the row that others are compared with
+    # ours = "mce-exact"                     the row that all other rows are compared with
     # budget = {eval_episodes = 20}          settings that --quick replaces
 
     [[group]]                                environments

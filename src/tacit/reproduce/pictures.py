@@ -151,7 +151,7 @@ def table(experiment: Experiment, results: Results) -> str:
         for run in runs_of(results, robot, ROW)[:1]:
             strip = run["strip"]
             lines.append(f"| {robot} | {strip['steps'][-1]} | {strip['return']:.4g} | {strip['violating']} |")
-    return "\n".join([*lines, "", "One episode of the learned policy, the one in the pictures."]) + "\n"
+    return "\n".join([*lines, "", "The numbers are of the episode in the pictures, one of the learned policy."]) + "\n"
 
 
 def figure(experiment: Experiment, results: Results) -> bytes:

@@ -108,7 +108,7 @@ def _task(job: Job, runs: str) -> Task:
         return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
-    except UserError as error:  # a cost that forbids nothing cannot be transferred, but others can
+    except UserError as error:  # one cost that forbids nothing must not stop all other runs
         return _postponed(job, str(error))
 
 

@@ -210,7 +210,7 @@ ENVS = 50
 MOST_EPISODES = 400
 """Most episodes to sample from each violator."""
 MIXED_LATER = "(demonstrations of which some violate)"
-CLEAN_NOTE = "*Demonstrations* are here those that come with Tacit, without violations, also where some were replaced."
+CLEAN_NOTE = "*Demonstrations* are those that come with Tacit, none of which violates, also where some were replaced."
 
 
 def share_groups(names: Sequence[str]) -> dict[str, Group]:

@@ -155,7 +155,7 @@ def estimate(tasks: Sequence[Task], workers: int | None, rates: Pace) -> Estimat
 
 
 def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
-    """One line: the number of jobs, how many are finished, and how long the others will take."""
+    """One line: the number of jobs, how many are finished, and how long the unfinished ones will take."""
     numbers = estimate(tasks, workers, rates)
     text = f"{count(len(tasks), 'job')}, {numbers['finished']} finished"
     if not numbers["to_run"]:

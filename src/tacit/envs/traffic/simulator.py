@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The vehicles near each ego; (N, K) each, float32 but for the rows."""
+    """The vehicles near each ego; (N, K) each. The rows are integers, the rest is float32."""
 
     rows: Ints
     """Rows of the table."""
