@@ -322,7 +322,8 @@ def test_wrong_options_are_refused_before_anything_is_written(cli: Callable[...,
 
 
 def test_recordings_are_an_option_and_keep_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.commands.environment import EnvOptions, resolve_env
+    from tacit.commands import EnvOptions
+    from tacit.envs.options import resolve_env
 
     highd_write.save(random_recording(3, n=20), tmp_path / "data", "01")
     monkeypatch.chdir(tmp_path)

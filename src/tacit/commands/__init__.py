@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import tyro
 
 from tacit import startup
+from tacit.envs.families import Options as Kwargs
 from tacit.errors import UserError
 from tacit.run import Run, storage
 from tacit.run.find import find_run
@@ -159,6 +161,32 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
         except ValueError:
             result[key] = value
     return result
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """Options of the environment. The most common ones have names of their own."""
+
+    layout: Annotated[str | None, tyro.conf.arg(metavar="MAP"), NO_DEFAULT] = None
+    """Gridworld: built-in map (`tacit envs --layouts`) or map file."""
+    slip: Annotated[float | None, tyro.conf.arg(metavar="FLOAT"), NO_DEFAULT] = None
+    """Gridworld: probability that an action is ignored."""
+    recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR"), NO_DEFAULT] = None
+    """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
+    env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
+    """Any option of the environment, such as moves=8 horizon=100."""
+
+    def given(self) -> Kwargs:
+        """The options that were given, as keyword arguments of the environment."""
+        given = key_values(self.env, "--env")
+        for key, value in (("layout", self.layout), ("slip", self.slip), ("recordings", self.recordings)):
+            if value is not None and given.setdefault(key, value) != value:
+                raise UserError(f"--{key} and --env {key}=... contradict each other; give one of them")
+        return given
+
+
+# In a box of their own, without a prefix: --slip, not --environment.slip.
+Options = Annotated[EnvOptions, tyro.conf.arg(name="environment"), tyro.conf.OmitArgPrefixes]
 
 
 def print_json(obj: object) -> None:

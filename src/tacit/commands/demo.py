@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.algorithms import find
-from tacit.commands import print_json
-from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
+from tacit.commands import EnvOptions, Options, print_json
 from tacit.commands.summary import print_summary
 from tacit.cost.table import TableCost
 from tacit.envs.gridworld import ENV_ID as GRIDWORLD
 from tacit.envs.gridworld_spec import GridworldSpec
+from tacit.envs.options import exact_model, resolve_env
 from tacit.errors import RunFailed
 from tacit.launch import execute, make_demonstrations
 from tacit.learned import Learned

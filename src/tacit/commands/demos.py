@@ -28,15 +28,14 @@ from typing import Annotated, Any
 import tyro
 
 from tacit import demos as demonstrations
-from tacit.commands import NO_DEFAULT, EnvId, FilePath, call, facts, key_values, print_json
-from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
+from tacit.commands import NO_DEFAULT, EnvId, EnvOptions, FilePath, Options, call, facts, key_values, print_json
 from tacit.demos import Demonstrations
 from tacit.demos.data import Card
 from tacit.demos.replay import check as replay
 from tacit.demos.verdict import Check
 from tacit.envs.families import Options as Kwargs
 from tacit.envs.gridworld import ENV_ID
-from tacit.envs.options import check_standalone, has_expert
+from tacit.envs.options import check_standalone, exact_model, has_expert, resolve_env
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
 from tacit.imports.importing import import_files, refuse, target_of

@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import RunPath, open_run, print_json
-from tacit.commands.environment import check_env, exact_model
 from tacit.commands.summary import print_agents, print_detection, print_notice, print_quality
 from tacit.cost import quality
+from tacit.envs.options import check_env, exact_model
 from tacit.errors import UserError
 from tacit.inverse import exact_run
 from tacit.learned import load_policy, sampled

@@ -27,8 +27,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.algorithms import Algorithm, every, find
-from tacit.commands import EnvId, call, print_json, settings_help
-from tacit.commands.environment import EnvOptions, Options
+from tacit.commands import EnvId, EnvOptions, Options, call, print_json, settings_help
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run

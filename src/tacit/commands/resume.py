@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tacit.algorithms import find
 from tacit.commands import RunPath, open_run
-from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
+from tacit.envs.options import check_env
 from tacit.launch import execute
 from tacit.run.sinks import names_of, observed
 

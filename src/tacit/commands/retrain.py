@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tacit.commands import NO_DEFAULT, RunPath, command_line, key_values, open_run
-from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
+from tacit.envs.options import check_env
 from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run

@@ -21,8 +21,7 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import RunPath, open_run
-from tacit.commands.environment import EnvOptions, Options
+from tacit.commands import EnvOptions, Options, RunPath, open_run
 from tacit.commands.retrain import Agent, FreshAgent
 
 Target = Annotated[str, tyro.conf.arg(metavar="ENV")]

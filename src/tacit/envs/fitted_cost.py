@@ -145,11 +145,9 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
 def threshold_of(cost: Cost, given: float | None) -> float | None:
     """The threshold that was given, or else the cost's own. UserError for NaN, which nothing exceeds."""
     threshold = cost.threshold if given is None else given
-    if threshold is None:
-        return None
-    if math.isnan(threshold):
+    if threshold is not None and math.isnan(threshold):
         raise UserError("the threshold is NaN: nothing would be forbidden")
-    return float(threshold)
+    return threshold
 
 
 def needed_threshold(cost: Cost, given: float | None, why: str) -> float:

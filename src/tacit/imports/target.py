@@ -94,26 +94,19 @@ class Target:
         likely = int(np.argmax(to_goal)) if stopped and to_goal.any() else int(np.argmax(chances))
         reached = int(self.grid.targets[state, likely])
         cell: Any = np.asarray(self.grid.cells[reached], np.asarray(before).dtype) if self.positions else reached
-        return Outcome(
-            np.asarray(cell),
-            float(self.grid.entry_rewards[reached]),
-            float(self.grid.entry_costs[reached]),
-            reached == self.grid.goal,
-        )
+        return self._outcome(np.asarray(cell), reached)
+
+    def _outcome(self, cell: Array, state: int) -> Outcome:
+        """Of a step on a grid that leads to this cell."""
+        grid = self.grid
+        return Outcome(cell, float(grid.entry_rewards[state]), float(grid.entry_costs[state]), state == grid.goal)
 
     def reached(self, after: Array) -> Outcome | None:
         """Reward, cost and end of a step on a grid, which depend on the cell that it leads to alone."""
         if self.grid is None:
             return None
         state = int(self.grid.states_of(np.asarray(after)[None])[0])
-        if state < 0:
-            return None
-        return Outcome(
-            after,
-            float(self.grid.entry_rewards[state]),
-            float(self.grid.entry_costs[state]),
-            state == self.grid.goal,
-        )
+        return None if state < 0 else self._outcome(after, state)
 
     # -- the form of observations and actions ---------------------------------------------------------------------
 

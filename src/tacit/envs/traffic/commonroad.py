@@ -71,6 +71,13 @@ def load(path: str | os.PathLike[str]) -> Recording:
         raise UserError(f"{path} is nested too deeply to be a scenario") from None
 
 
+def source_of(path: str | os.PathLike[str]) -> str:
+    """The source of a scenario; its file does not say where the traffic comes from."""
+    if not Path(path).is_file():
+        raise UserError(f"{path} does not exist")
+    return SOURCE
+
+
 def _scenario(path: Path, root: ET.Element) -> Recording:
     if root.tag != "commonRoad":
         raise UserError(f"expected a <commonRoad> scenario, found <{root.tag[:40]}>")
