@@ -32,6 +32,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(names)}"
 
 
+def listed(names: Iterable[object], most: int = 10, between: str = ", ") -> str:
+    """The first names in a line, and how many more there are."""
+    texts = [str(name) for name in names]
+    return between.join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def one_line(error: BaseException) -> str:
     """An error from another library, for a message: its type and the beginning of its text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

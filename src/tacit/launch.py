@@ -178,7 +178,9 @@ def prepare(
         demos = str(included)
     if demos is None:
         env_kwargs = resolve_env(env, given)
-        return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
+        data = make_demonstrations(env, env_kwargs, seed)
+        say(f"no demonstrations given: {len(data)} by the built-in expert, seed {seed}")
+        return env_kwargs, data, None
     data, path = (_load(demos), demos) if isinstance(demos, str) else (demos, None)
     demos = _called(demos)
     check_env(env, given)  # a name that does not exist is no fault of the demonstrations
@@ -254,17 +256,20 @@ def _called(demos: str | Demonstrations) -> str:
     return demos if isinstance(demos, str) else f"Demonstrations of {len(demos)} episodes"
 
 
-def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
-    """Demonstrations of the built-in expert; UserError where there is none."""
-    if not has_expert(env):
-        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
+def make_demonstrations(
+    env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, **expert: float
+) -> Demonstrations:
+    """Demonstrations of the built-in expert, an exact one with its beta and weight; UserError where there is none."""
     from tacit.demos import expert_demonstrations, scripted_demonstrations
 
-    say(f"no demonstrations given: {n} by the built-in expert, seed {seed}")
+    if not has_expert(env):
+        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
     spec = exact_model(env, env_kwargs)
-    if spec is None:
-        return scripted_demonstrations(env, env_kwargs, n, seed)
-    return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"))
+    if spec is not None:
+        return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"), **expert)
+    if expert:
+        raise UserError(f"the expert of {env} is scripted and has no {next(iter(expert))}; leave it out")
+    return scripted_demonstrations(env, env_kwargs, n, seed)
 
 
 def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:

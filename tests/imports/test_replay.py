@@ -14,7 +14,8 @@ import pytest
 
 from tacit import demos
 from tacit.cli import main
-from tacit.demos import Demonstrations, replay, verdict
+from tacit.demos import Demonstrations, replay
+from tacit.demos import evidence as verdict
 from tacit.demos.stepping import find_stepper
 from tacit.envs.registry import make
 from tacit.run import storage

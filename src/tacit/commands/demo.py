@@ -65,7 +65,7 @@ def demo(
         sep="\n",
         file=talk,
     )
-    demos = make_demonstrations(GRIDWORLD, env_kwargs, seed, say=lambda text: None)
+    demos = make_demonstrations(GRIDWORLD, env_kwargs, seed)
     numbers = demos.summary()
     print(
         f"{len(demos)} demonstrations of an expert who knows the constraint, on average "

@@ -31,16 +31,17 @@ from tacit import demos as demonstrations
 from tacit.commands import NO_DEFAULT, EnvId, EnvOptions, FilePath, Options, call, facts, key_values, print_json
 from tacit.demos import Demonstrations
 from tacit.demos.data import Card
+from tacit.demos.evidence import Check
 from tacit.demos.replay import check as replay
-from tacit.demos.verdict import Check
 from tacit.envs.families import Options as Kwargs
 from tacit.envs.gridworld import ENV_ID
-from tacit.envs.options import check_standalone, exact_model, has_expert, resolve_env
+from tacit.envs.options import check_standalone, exact_model, resolve_env
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
 from tacit.imports.importing import import_files, refuse, target_of
 from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
+from tacit.launch import make_demonstrations
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
 Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
@@ -73,18 +74,8 @@ def make(
         options: Options of the environment.
         json: Print the file's card as JSON.
     """
-    env_kwargs = resolve_env(env, options.given())
-    if not has_expert(env):
-        raise UserError(f"there is no built-in expert for {env}; there is one for {ENV_ID}")
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
-    model = exact_model(env, env_kwargs)
-    if model is not None:
-        observation = env_kwargs.get("observation", "position")
-        demos = demonstrations.expert_demonstrations(model, n, seed, observation=observation, **chosen)
-    elif chosen:
-        raise UserError(f"the expert of {env} is scripted and has no {next(iter(chosen))}; leave it out")
-    else:
-        demos = demonstrations.scripted_demonstrations(env, env_kwargs, n, seed)
+    demos = make_demonstrations(env, resolve_env(env, options.given()), seed, n, **chosen)
     demonstrations.save(demos, out)
     _print(demos, out, json)
 
@@ -142,12 +133,7 @@ def validate(
     elif not problems and result is not None:
         print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, {target}")
         facts(_verdict_rows(result))
-    if problems:
-        more = f" (and {len(problems) - 3} more problems; --json lists them)" if len(problems) > 3 else ""
-        why = [] if result is None or result.level != "wrong" else result.texts("wrong")[:1]
-        raise UserError(f"{file} does not fit {target}: {'; '.join([*why, *problems[:3]])}{more}")
-    if result is not None and result.level == "wrong":
-        raise UserError(f"{file} does not fit {target}: {'; '.join(result.texts('wrong'))}")
+    refuse(file, target, problems, result)
 
 
 def convert(
@@ -227,7 +213,7 @@ def import_(
         facts(rows, title=f"{source}: what was understood")
     if imported.problems or not anyway:
         try:
-            refuse(imported, source, named)
+            refuse(source, named, imported.problems, imported.check)
         except UserError as error:
             how = f". This is on top of the chosen --shift {shift}" if shift is not None else ""
             how += "" if imported.problems else ". --anyway writes the file all the same"

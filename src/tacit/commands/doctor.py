@@ -123,23 +123,16 @@ def mismatches(needed: dict[str, list[Requirement]], installed: dict[str, str]) 
         for one in wanted:
             version = installed.get(one.name)
             if version is not None and not one.specifier.contains(version, prereleases=True):
-                entry = {
-                    "package": one.name,
-                    "installed": version,
-                    "wanted": str(one.specifier),
-                    "for": extra or "core",
-                }
-                wrong.setdefault(one.name, entry)
+                wrong.setdefault(one.name, _mismatch(one.name, version, one.specifier, extra or "core"))
     jaxlib = versions(["jaxlib"]).get("jaxlib")
     specifier = _jaxlib_wanted() if "jax" in installed else None
     if specifier is not None and (jaxlib is None or not specifier.contains(jaxlib, prereleases=True)):
-        wrong["jaxlib"] = {
-            "package": "jaxlib",
-            "installed": jaxlib or "none",
-            "wanted": str(specifier),
-            "for": f"jax {installed['jax']}",
-        }
+        wrong["jaxlib"] = _mismatch("jaxlib", jaxlib or "none", specifier, f"jax {installed['jax']}")
     return list(wrong.values())
+
+
+def _mismatch(package: str, version: str, specifier: object, wanted_for: str) -> dict[str, str]:
+    return {"package": package, "installed": version, "wanted": str(specifier), "for": wanted_for}
 
 
 def _jaxlib_wanted() -> Any:

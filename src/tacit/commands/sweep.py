@@ -32,7 +32,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import FilePath, command_line, new_table, print_json, print_table
-from tacit.errors import RunFailed, UserError
+from tacit.errors import RunFailed, UserError, listed
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
 from tacit.run import provenance, storage
@@ -104,7 +104,7 @@ def sweep(
             say(f"{row['run']}: {row['message']}")
     failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
     if failed:
-        raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
+        raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {listed(failed)}")
 
 
 def _list(tasks: list[Task], rates: sweep_time.Pace, plan: str, json: bool) -> None:

@@ -62,19 +62,16 @@ def show(
         skip_bad: Skip files of a folder that cannot be read, with a warning.
         json: Print JSON.
     """
-    if file is None:
+    if file is None or Path(file).is_dir():
         if picture or film:
-            raise UserError("name a recording for a picture or film: tacit traffic show FILE --picture ...")
-        return _list([compact.load(path) for path in compact.shipped()], json)
-    if Path(file).is_dir():
-        if picture or film:
-            raise UserError(f"{file} is a folder: name one of its recordings for a picture or film")
-        return _list(load_all([file], skip_bad=skip_bad, option="--skip-bad"), json)
+            raise UserError("name one recording for a picture or film: tacit traffic show FILE --picture ...")
+        paths = compact.shipped() if file is None else [file]
+        return _list(load_all(paths, skip_bad=skip_bad, option="--skip-bad"), json)
     if not math.isfinite(seconds) or seconds <= 0:
         raise UserError(f"--seconds is the length of the film and must be more than 0, not {seconds:g}")
     if second is not None and (not math.isfinite(second) or second < 0):
         raise UserError(f"--second is a time in the recording, counted from 0, not {second:g}")
-    recording = _load(file)
+    recording = load(_path(file))
     about = summary(recording)
     if second is None:
         # A film of the last moment would have one picture.
@@ -109,7 +106,7 @@ def export(
         compression: gz or xz. Default: none.
         json: Print JSON.
     """
-    recording = _load(file)
+    recording = load(_path(file))
     dotted = compression if compression.startswith(".") or not compression else f".{compression}"
     files = save(recording, out, name, dotted)
     if json:
@@ -196,10 +193,6 @@ def _list(recordings: Sequence[Recording], json: bool) -> None:
     for about in summaries:
         table.add_row(about["name"], *(number(about.get(key)) for key in columns))
     print_table(table)
-
-
-def _load(file: str) -> Recording:
-    return load(_path(file))
 
 
 def _path(file: str) -> Path:

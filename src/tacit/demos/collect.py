@@ -14,7 +14,7 @@ from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make
 from tacit.envs.families import Options
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import scripted_expert
-from tacit.envs.registry import autoreset_mode, feature_names, flatten, make_vec, origin, rows
+from tacit.envs.registry import feature_names, flatten, make_vec, origin, required_autoreset, rows
 from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import plan
 
@@ -50,9 +50,7 @@ def collect(
     """
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
-    mode = autoreset_mode(env)
-    if mode not in ("SameStep", "NextStep"):
-        raise UserError(f"{env} does not reset its copies automatically: make it with AutoresetMode.SAME_STEP")
+    mode = required_autoreset(env)
     copies = env.num_envs
     quota = np.full(copies, n // copies) + (np.arange(copies) < n % copies)
     rng = np.random.default_rng([seed, 1])  # not the environment's stream

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from tacit.demos.data import Demonstrations
-from tacit.demos.evidence import change_scale, tables
+from tacit.demos.evidence import change_scale, error_sizes, tables
 from tacit.demos.stepping import Stepper, rows_of
-from tacit.demos.verdict import error_sizes
 
 Array = NDArray[Any]
 FACTORS = (np.pi / 180, 180 / np.pi, 1e-3, 1e3, 1e-2, 1e2, 3.6, 1 / 3.6, -1.0)

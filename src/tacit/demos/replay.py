@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from tacit.demos import evidence
 from tacit.demos.data import Demonstrations
 from tacit.demos.diagnosis import Sample, diagnose
-from tacit.demos.evidence import Finding
-from tacit.demos.stepping import Stepper, find_stepper, quiet, rows_of
-from tacit.demos.verdict import (
+from tacit.demos.evidence import (
     FAR,
     FITS,
     JOINED,
@@ -38,9 +36,11 @@ from tacit.demos.verdict import (
     UNITS,
     VERSION,
     Check,
+    Finding,
     deviations,
     error_sizes,
 )
+from tacit.demos.stepping import Stepper, find_stepper, quiet, rows_of
 from tacit.envs.capabilities import Replayed, capabilities
 from tacit.envs.options import exact_model
 from tacit.envs.registry import feature_names, find_spec, make

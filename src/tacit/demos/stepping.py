@@ -23,8 +23,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.demos.evidence import change_scale
-from tacit.demos.verdict import error_sizes
+from tacit.demos.evidence import change_scale, error_sizes
 from tacit.envs.capabilities import StateAccess, capabilities
 from tacit.envs.registry import is_flat
 

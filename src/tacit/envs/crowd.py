@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, GREY, Plane
-from tacit.envs.nav import DT, GOAL_RADIUS, TOP_SPEED, actions_towards, move_point
+from tacit.envs.nav import DT, GOAL_RADIUS, TOP_SPEED, actions_towards, move_point, progress
 from tacit.envs.rng_state import pack_rng
 from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, completed, task_family
 from tacit.errors import UserError
@@ -122,11 +122,7 @@ class Crowd(Task):
         position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH)
         place, speed = move_objects(slots[..., :2], slots[..., 2:4])
         moved = np.concatenate([place, speed, slots[..., 4:]], axis=2).reshape(len(state), -1)
-        left = np.hypot(goal[:, 0] - position[:, 0], goal[:, 1] - position[:, 1])
-        before = np.hypot(goal[:, 0] - state[:, 0], goal[:, 1] - state[:, 1])
-        arrived = left < GOAL_RADIUS
-        reached = np.concatenate([position, velocity, goal, moved], axis=1)
-        return Moved(reached, before - left - 0.01 + arrived, arrived)
+        return Moved(np.concatenate([position, velocity, goal, moved], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
         """Everything, relative to the point mass, with the resolution of the sensors."""

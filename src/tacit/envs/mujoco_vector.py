@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.envs import robots
 from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, whole_number
-from tacit.envs.robots import Array, RobotEnv, check_horizon, find_task
+from tacit.envs.robots import Array, RobotEnv, check_horizon
 
 
-class RobotVectorEnv(BatchedEnv):
+class RobotVectorEnv(robots.Robot, BatchedEnv):
     """N copies of a robot task, see `BatchedEnv`.
 
     Args:
@@ -46,27 +46,17 @@ class RobotVectorEnv(BatchedEnv):
         width: int = 480,
         height: int = 480,
     ) -> None:
-        self.task = find_task(task)
-        self.rule = self.task.constraint
-        self.noise = robots.check_noise(noise)
+        self._build(task, noise)
         horizon = check_horizon(self.task, horizon)
         if max_episode_steps is not None:
             horizon = min(horizon, check_horizon(self.task, max_episode_steps))
         super().__init__(num_envs, robots.observation_space(self.task), robots.action_space(self.task), horizon)
         self.nthread = whole_number("nthread", nthread)
         self.render_mode = check_render_mode(render_mode)
-        self.feature_names = self.task.feature_names
-        self.model = robots.load_model(self.task)
-        self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
         self._picture = (width, height)
         self._camera: RobotEnv | None = None
         self._init_qpos: Array = self.model.qpos0.copy()
         self._open_backend()
-
-    @property
-    def dt(self) -> float:
-        """Seconds per step."""
-        return float(self.model.opt.timestep * self.task.frame_skip)
 
     def _open_backend(self) -> None:
         n, task = self.num_envs, self.task

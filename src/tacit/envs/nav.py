@@ -58,6 +58,13 @@ def move_point(position: Array, velocity: Array, actions: Array, half_width: flo
     return reached, np.where(reached == free, velocity, 0.0)
 
 
+def progress(goal: Array, before: Array, after: Array) -> tuple[Array, Flags]:
+    """((N,) reward of moving towards the goal, with a small price per step and +1 for arriving; (N,) arrived?)."""
+    left, was = (np.hypot(goal[:, 0] - place[:, 0], goal[:, 1] - place[:, 1]) for place in (after, before))
+    arrived = left < GOAL_RADIUS
+    return was - left - 0.01 + arrived, arrived
+
+
 def actions_towards(velocity: Array, wanted: Array) -> Array:
     """Actions (..., 2) that change the velocity to the wanted one as fast as possible, without turning the change."""
     change = (wanted - velocity) / (DT * ACCELERATION)
@@ -93,10 +100,7 @@ class Nav(Task):
         """Move, and pay for the progress."""
         goal = state[:, 4:]
         position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH)
-        left = np.hypot(goal[:, 0] - position[:, 0], goal[:, 1] - position[:, 1])
-        before = np.hypot(goal[:, 0] - state[:, 0], goal[:, 1] - state[:, 1])
-        arrived = left < GOAL_RADIUS
-        return Moved(np.concatenate([position, velocity, goal], axis=1), before - left - 0.01 + arrived, arrived)
+        return Moved(np.concatenate([position, velocity, goal], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
         """Position, velocity and the way to the goal."""

@@ -323,6 +323,17 @@ def autoreset_mode(env: VectorEnv) -> str | None:
     return mode.value if isinstance(mode, AutoresetMode) else mode
 
 
+def required_autoreset(env: VectorEnv) -> str:
+    """The same, "SameStep" or "NextStep"; UserError for an environment that does not reset its copies."""
+    mode = autoreset_mode(env)
+    if mode not in ("SameStep", "NextStep"):
+        raise UserError(
+            f"{env} does not reset its copies automatically (it declares {mode!r}): make it with "
+            "autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
+        )
+    return mode
+
+
 def resets_same_step(env: VectorEnv) -> bool:
     """Does a copy that ends begin a new episode within the same step?"""
     return autoreset_mode(env) == AutoresetMode.SAME_STEP.value

@@ -90,6 +90,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             self._discrete: Array | None = np.arange(space.start, space.start + space.n)
         elif isinstance(env.action_space, gym.spaces.Box):
             self._discrete = None
+            self._low, self._high = np.maximum(env.action_space.low, -1e6), np.minimum(env.action_space.high, 1e6)
         else:
             raise UserError(f"a shield chooses among actions of a Box or Discrete space, not of {env.action_space}")
         self.predict = predict
@@ -176,19 +177,14 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             return np.asarray(self.instead)[None]
         if self._discrete is not None:
             return self._discrete
-        space = self.env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        low, high = _finite_bounds(space)
-        return self._rng.uniform(low, high, (self.candidates, *space.shape)).astype(space.dtype)
+        drawn = self._rng.uniform(self._low, self._high, (self.candidates, *self._low.shape))
+        return drawn.astype(self.env.action_space.dtype)
 
     def _distances(self, choices: Array, asked: Array) -> Array:
         """(n,) how far each choice is from what was asked for."""
         if self._discrete is not None:
             return (choices != asked).astype(np.float64)
-        space = self.env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        low, high = _finite_bounds(space)
-        scaled: Array = np.square((choices - asked) / np.maximum(high - low, 1e-9))
+        scaled: Array = np.square((choices - asked) / np.maximum(self._high - self._low, 1e-9))
         return scaled.reshape(len(choices), -1).sum(axis=1)
 
     def _warn_once(self) -> None:
@@ -205,10 +201,6 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _finite_bounds(space: gym.spaces.Box) -> tuple[Array, Array]:
-    return np.maximum(space.low, -1e6), np.minimum(space.high, 1e6)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,11 +17,10 @@ import numpy as np
 from tacit.demos.check import problems as problems_of
 from tacit.demos.convert import for_environment, from_csv
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
-from tacit.demos.evidence import shortness, statistics
+from tacit.demos.evidence import Check, shortness, statistics
 from tacit.demos.files import MAX_BYTES, load, read_npz, shipped
 from tacit.demos.replay import check
 from tacit.demos.stepping import quiet
-from tacit.demos.verdict import Check
 from tacit.envs.families import find_format
 from tacit.envs.options import exact_model, resolve_env
 from tacit.envs.registry import make
@@ -391,15 +390,15 @@ def read(
     imported = import_files(
         [os.fspath(path) for path in listed], Choices(layout, shift, chosen, terminated, rewards, cut), target
     )
-    refuse(imported, " and ".join(map(str, listed[:2])), env)
+    refuse(" and ".join(map(str, listed[:2])), env, imported.problems, imported.check)
     return imported.demos
 
 
-def refuse(imported: Imported, source: str, env: str | None) -> None:
+def refuse(source: str, env: str | None, problems: Sequence[str], check: Check | None) -> None:
     """UserError for demonstrations that certainly do not fit their environment."""
-    if imported.problems:
-        more = f" (and {len(imported.problems) - 3} more problems)" if len(imported.problems) > 3 else ""
-        why = imported.check.texts("wrong")[:1] if imported.check is not None else []
-        raise UserError(f"{source} does not fit {env}: {'; '.join([*why, *imported.problems[:3]])}{more}")
-    if imported.check is not None and imported.check.level == "wrong":
-        raise UserError(f"{source} does not fit {env}: {'; '.join(imported.check.texts('wrong'))}")
+    wrong = check.texts("wrong") if check is not None else []
+    if problems:
+        more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
+        raise UserError(f"{source} does not fit {env}: {'; '.join([*wrong[:1], *problems[:3]])}{more}")
+    if wrong:
+        raise UserError(f"{source} does not fit {env}: {'; '.join(wrong)}")

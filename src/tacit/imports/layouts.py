@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import UserError
+from tacit.errors import UserError, listed
 from tacit.imports.contents import natural
-from tacit.imports.names import WRAPPERS, listed, plain, role_of, roles_of, same, selected
+from tacit.imports.names import WRAPPERS, plain, role_of, roles_of, same, selected
 from tacit.imports.reading import Array, Choices, NoEpisodes, Reading, Recorded, recorded
 from tacit.imports.splitting import batch, flat
 

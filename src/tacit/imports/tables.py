@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from tacit.demos.files import MAX_BYTES
-from tacit.errors import UserError
+from tacit.errors import UserError, listed
 from tacit.imports.contents import content
-from tacit.imports.names import IGNORED, PREFIXES, listed, plain, role_of
+from tacit.imports.names import IGNORED, PREFIXES, plain, role_of
 from tacit.run.disk import read_text
 
 SEPARATORS = ",;\t|"
 MOST_CELLS = 200_000_000
 WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+Names = dict[str, list[str]]
+"""{role: names of its columns}, "left out" among them."""
 MISSING = ("", "nan", "na", "none", "null")
 
 
@@ -31,10 +33,6 @@ def read_table(path: str, chosen: Mapping[str, str], features: Sequence[str] | N
     else:
         arrays = _csv(path)
     return _grouped(path, {name: array for name, array in arrays.items() if array is not None}, chosen, features)
-
-
-class Names(dict[str, list[str]]):
-    """{role: names of its columns}, "left out" among them."""
 
 
 def _csv(path: str) -> dict[str, np.ndarray | None]:
@@ -100,7 +98,7 @@ def _grouped(
     path: str, arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], features: Sequence[str] | None
 ) -> tuple[dict[str, Any], Names]:
     """Columns put together to arrays: as chosen, by their names and prefixes, or by the environment's names."""
-    names = Names()
+    names: Names = {}
     for role, listing in chosen.items():
         wanted = [name.strip() for name in listing.split(",")]
         missing = [name for name in wanted if name not in arrays]

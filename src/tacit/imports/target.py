@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tacit.demos.evidence import KNOWN, error_sizes
 from tacit.demos.replay import probability
 from tacit.demos.stepping import Outcome, Stepper, find_stepper
-from tacit.demos.verdict import KNOWN, error_sizes
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import feature_names
 from tacit.imports.reading import Array

@@ -179,9 +179,3 @@ def in_words(seconds: float) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def listed(names: Iterable[object], most: int = 10) -> str:
-    """A line of at most `most` names."""
-    texts = [str(name) for name in names]
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
