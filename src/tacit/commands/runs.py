@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import call, print_json
+from tacit.commands import print_json
 from tacit.errors import UserError
 from tacit.explain.brief import in_brief
 from tacit.run import Run, in_use
@@ -72,7 +72,3 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length:.0f} {unit} ago"
     return "just now"
-
-
-def main(args: list[str]) -> Any:
-    return call(runs, "runs", __doc__, args)
