@@ -332,7 +332,7 @@ def check_episodes(demos: Demonstrations, replay: Callable[[Array, Array, Array]
     median = float(np.median(size))
     if median <= TOLERANCE and not len(stray):
         result, level, text = FITS, "good", f"fits: every episode leads where it did (error {median:.2g})"
-    elif len(stray) < 0.2 * len(size):
+    elif 0 < len(stray) < 0.2 * len(size):
         result, level = JOINED, "wrong"
         text = f"steps that do not follow: from {demos.where('actions', int(stray[0]))} on an episode leads elsewhere"
     else:
