@@ -1,4 +1,4 @@
-"""From what a person asks for to a finished run: the one way of `tacit learn`, `tacit expert`, sweeps and experiments.
+"""From a request to a finished run. `tacit learn`, `tacit expert`, sweeps and experiments all go this way.
 
     run, demos = start_run("expert", "tacit/Ant-v0", seed=1, settings={"total_steps": 100_000})
     summary = execute(run, demos)

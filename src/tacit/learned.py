@@ -311,7 +311,7 @@ class Learned:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What `tacit eval` shares
+# Shared with `tacit eval`
 
 
 def load_policy(run: Run) -> Policy | TablePolicy:

@@ -268,7 +268,7 @@ def test_the_papers_table_stands_beside_ours():
 def test_earlier_numbers_stand_beside_ours():
     """Each belongs to a row of some experiment, and the table says where it is from."""
     labels = {job.label for name in ("robots", "robots-contenders", "transfer") for job in jobs_of(name, (0,))}
-    assert set(published.OTHERS) <= labels
+    assert set(published.PUBLISHED) <= labels
     text = table_of("robots", results_of([record("HalfCheetah: vicrl", 0, 5000.0)]))
     assert "| Liu 3998 ± 261 / 0 |" in text
     assert published.NOTE in text

@@ -155,7 +155,7 @@ def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
 
 
 def print_preflight(run: Run, data: Any) -> None:
-    """What is worth knowing before a run and costs next to nothing to find out, on stderr."""
+    """Run the cheap checks of demonstrations and say what they find, on stderr."""
     from tacit.explain.preflight import quick
 
     for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:

@@ -1,4 +1,4 @@
-"""Why do steps not fit? Try the usual mistakes, one after the other, and see which one makes the error vanish."""
+"""Why steps do not fit: undo the usual mistakes one by one, and see which one makes the error vanish."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def short_episodes(demos: Demonstrations, horizon: int | None) -> Array:
 
 
 def shortness(demos: Demonstrations, horizon: int | None) -> list[Finding]:
-    """Say that episodes stop early, and what to do."""
+    """A finding if episodes stop early, with advice."""
     short = short_episodes(demos, horizon)
     if not len(short):
         return []
@@ -142,7 +142,7 @@ def shortness(demos: Demonstrations, horizon: int | None) -> list[Finding]:
 
 
 def statistics(demos: Demonstrations, names: tuple[str, ...] | None = None) -> list[Finding]:
-    """Everything that can be said without stepping the environment."""
+    """All findings that need no environment."""
     before, actions, after = tables(demos)
     labels = names or tuple(f"obs[{i}]" for i in range(before.shape[1]))
     findings = []
@@ -190,7 +190,7 @@ def _dynamics(demos: Demonstrations, before: Array, actions: Array, after: Array
 
 
 def _explained(demos: Demonstrations, before: Array, actions: Array, after: Array, shift: int) -> float:
-    """What the actions of a neighbouring row explain."""
+    """Share of the changes that the actions of a neighbouring row explain."""
     inner = np.ones(len(before), bool)
     first, last = demos.step_offsets, demos.step_offsets + demos.lengths - 1
     inner[last if shift > 0 else first] = False

@@ -245,7 +245,7 @@ class _Replay:
 
 
 def _mean(sizes: Array) -> float:
-    """The mean, in which one step that is far off counts 2: actions that seldom change make most steps fit anyhow."""
+    """Mean error, each step counted as 2 at most. (A median would miss a shift where actions seldom change.)"""
     return float(np.minimum(sizes, 2.0).mean())
 
 

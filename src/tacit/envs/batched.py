@@ -70,7 +70,7 @@ def reset_mask(options: Options | None, num_envs: int, *, started: bool) -> Flag
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """An option that counts something."""
+    """The value as an int; UserError unless it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)

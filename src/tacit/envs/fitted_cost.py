@@ -1,4 +1,4 @@
-"""A learned cost that is fitted to one environment: its columns found, and what it knows nothing about told apart.
+"""A learned cost fitted to one environment: it finds its inputs by name, and tells what it knows nothing about.
 
 A cost is an estimate from what was seen. It has no say about an observation that is not finite (a broken sensor) or
 that lies outside of everything seen. Such an observation is *unknown*, and unknown counts as forbidden.

@@ -1,4 +1,4 @@
-"""Environments that a person has in hand, as ids: an object, a vector environment, or a function that makes one.
+"""Ids for environments that are given as an object, a vector environment, or a function that makes one.
 
     identify(gymnasium.make("CartPole-v1"))        -> CartPole-v1 and its options
     identify(lambda: MyEnv(limit=3))               -> local/MyEnv-3fa1b2c4-v0, registered for this Python session

@@ -293,7 +293,7 @@ def _one_of(roles: Mapping[str, Any], i: int, count: int, where: str) -> Recorde
 
 
 def _last(flags: Array | None) -> bool | None:
-    """Did it happen at the end? None if nothing is known."""
+    """Is one of the last two flags set? None if there are none."""
     return None if flags is None or not flags.size else bool(np.nan_to_num(np.ravel(flags)[-2:]).any())
 
 

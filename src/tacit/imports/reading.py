@@ -17,7 +17,7 @@ LAYOUTS = ("one-episode", "episodes-first", "steps-first", "jumps", "every:N")
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says where files do not."""
+    """Choices of the user, for what files do not say."""
 
     layout: str | None = None
     shift: int | None = None

@@ -167,7 +167,7 @@ def _with_rule(result: Answer, scene: Scene, mdp: MDP, rule: Rule, without: np.n
 
 
 def _go_on(superseded: Callable[[], bool], deadline: float) -> None:
-    """Superseded or UserError if there is no point in going on."""
+    """Raise Superseded if the page has asked again, or UserError if time is out."""
     if superseded():
         raise Superseded
     if time.perf_counter() > deadline:

@@ -331,7 +331,7 @@ def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple
 
 
 def message_of(error: Exception) -> str:
-    """A message for the user about an error in a file."""
+    """The message about an error in a file."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
