@@ -229,11 +229,11 @@ def doctor(*, json: bool = False) -> int:
     table = new_table("part", "for", "state")
     for column in table.columns:
         column.justify = "left"
-    missing = ", ".join(f"{package} missing" for package in state["missing"])
-    table.add_row("core", "the exact method, gridworld, reports", missing or _listed(core))
-    for name, extra in extras.items():
-        lacking = ", ".join(f"{package} missing" for package in extra["missing"])
-        table.add_row(name, extra["purpose"], lacking or _listed(extra["versions"]))
+    basis = {"purpose": "the exact method, gridworld, reports", "versions": core, "missing": state["missing"]}
+    for name, part in {"core": basis, **extras}.items():
+        lacking = ", ".join(f"{package} missing" for package in part["missing"])
+        versions_there = ", ".join(f"{package} {version}" for package, version in part["versions"].items())
+        table.add_row(name, part["purpose"], lacking or versions_there)
     print_table(table)
     if state["missing"]:
         print(f"to get what the core lacks: pip install {' '.join(state['missing'])}")
@@ -246,7 +246,3 @@ def doctor(*, json: bool = False) -> int:
         names = ", ".join(f"{name} ({version})" for name, version in state["unlocked"].items())
         print(f"note: these versions differ from requirements/dev.lock (in brackets): {names}")
     return status
-
-
-def _listed(packages: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in packages.items())

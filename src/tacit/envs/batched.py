@@ -79,17 +79,21 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
 def check_actions(actions: ArrayLike, shape: tuple[int, ...], whose: str) -> Array:
     """The actions as an array; UserError unless they are finite numbers of this shape."""
     array = np.asarray(actions)
-    if array.shape != shape or array.dtype.kind not in "fiu":
-        raise UserError(f"{whose} takes actions of shape {shape}, not {array.dtype} of shape {array.shape}")
+    if array.shape != shape:
+        raise UserError(f"{whose} takes actions of shape {shape}, not {array.shape}")
+    if array.dtype.kind not in "fiu":
+        raise UserError(f"{whose} takes numbers as actions, not {array.dtype}")
     if not np.isfinite(array).all():
-        raise UserError(f"{whose} was given an action that is not finite: {array[~np.isfinite(array)][0]}")
+        row = int(np.argwhere(~np.isfinite(array))[0][0])
+        which = f"copy {row} of {whose}" if len(shape) > 1 else whose
+        raise UserError(f"{which} was given an action that is not finite: {array[row] if len(shape) > 1 else array}")
     return array
 
 
 def check_render_mode(render_mode: str | None, modes: Sequence[str] = ("rgb_array",)) -> str | None:
     """The render mode; UserError unless it is None or one of `modes`."""
     if render_mode is not None and render_mode not in modes:
-        raise UserError(f"render_mode must be {', '.join(modes)} or None, not {render_mode!r}")
+        raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
     return render_mode
 
 
