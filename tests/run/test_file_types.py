@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -134,6 +135,7 @@ READERS = {
     "storage.count_jsonl": storage.count_jsonl,
     "disk.reading": disk.reading,
     "disk.read_bytes": disk.read_bytes,
+    "disk.read_text": disk.read_text,
 }
 
 
@@ -152,6 +154,7 @@ def write_elsewhere(path):
 
 WRITERS = {
     "storage.atomic_write_bytes": lambda path: storage.atomic_write_bytes(path, b"x"),
+    "storage.write_zip": lambda path: storage.write_zip(path, {"a": b"x"}, zipfile.ZIP_DEFLATED),
     "storage.atomic_write_text": lambda path: storage.atomic_write_text(path, "x"),
     "storage.write_json": lambda path: storage.write_json(path, {}),
     "storage.save_arrays": lambda path: storage.save_arrays(path, ARRAYS),
@@ -416,6 +419,7 @@ ALLOWED = {
     "envs/gridworld_map.py read_text": "built-in layouts",
     "commands/doctor.py read_text": "pyproject.toml and the lock files of the clone that Tacit runs from",
     "demos/files.py zipfile.ZipFile": "of a file that `disk` has opened",
+    "run/storage.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/compact.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/highd.py np.loadtxt": "of lines of text",
     "demos/files.py open": "of a part of an archive",
