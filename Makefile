@@ -109,7 +109,7 @@ recordings:  ## simulate the shipped traffic recordings again, with SUMO in an e
 	test -x .venv-recordings/bin/python || $(PYTHON) -m venv .venv-recordings
 	.venv-recordings/bin/python -m pip --disable-pip-version-check install -q '.[recordings]'
 	rm -rf build/recordings && mkdir -p build/recordings
-	.venv-recordings/bin/python -m tacit.envs.traffic.sumo --out build/recordings --against src/tacit/envs/traffic/data
+	.venv-recordings/bin/python tools/make_recordings.py --out build/recordings --against src/tacit/envs/traffic/data
 
 bench: $(VENV)/.dev  ## speed and scale, printed as ratios
 	$(BIN)/python -m benchmarks

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.maps import large_map
 from tacit.envs.gridworld import make_spec
-from tacit.envs.gridworld_map import large_map
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.run import provenance, storage
 from tacit.tabular import solve

@@ -20,8 +20,8 @@ import numpy as np
 from tacit import demos as demonstrations
 from tacit.demos import Demonstrations, Trajectory
 from tacit.demos.data import from_trajectories
+from tacit.demos.evidence import FITS, Check
 from tacit.demos.replay import check
-from tacit.demos.verdict import FITS, Check
 from tacit.envs.gridworld import make_spec
 from tacit.envs.options import resolve_env
 from tacit.envs.registry import make

@@ -25,8 +25,8 @@ from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.errors import UserError
 from tacit.inverse.mce_exact import learn
 from tacit.inverse.smallest_rule import infer
+from tacit.playground.answer import intended
 from tacit.playground.presets import presets
-from tacit.playground.rule import intended
 from tacit.playground.scene import parse
 from tacit.run import provenance, storage
 

@@ -50,6 +50,49 @@ def test_help_shows_few_settings_and_help_all_every_one(cli):
     assert str(total) in few
 
 
+def test_a_flag_that_turns_off_says_so(cli, tmp_path, monkeypatch):
+    text = " ".join(cli("learn", "mce", "--help-all").stdout.replace("│", "").split())
+    assert "--no-normalize-obs Turn this off: Standardise observations" in text
+    assert "--use-action Let the cost read" in text
+    (tmp_path / "mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    text = " ".join(cli("learn", "mine:Mine", "tacit/Pendulum-v0", "--help").stdout.replace("│", "").split())
+    assert "--no-careful Turn this off: Look twice." in text
+    assert "--often INT How often. (default: 3)" in text
+
+
+OWN = '''
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings."""
+
+    careful: bool = True
+    """Look twice."""
+    often: int = 3
+    """How often."""
+
+
+class Mine:
+    """Mine."""
+
+    Config = Config
+
+    def train(self, *args):
+        return {}
+'''
+
+
+@pytest.mark.parametrize("verb", [("sweep",), ("transfer",), ("demos", "import"), ("traffic", "show"), ("reproduce",)])
+def test_help_leaves_out_defaults_that_say_nothing(cli, verb):
+    text = " ".join(cli(*verb, "--help").stdout.replace("│", "").split())
+    assert "(default: None)" not in text
+    assert "(default: False)" not in text
+    assert "--json" in text
+
+
 def test_1e4_is_a_number_of_steps(cli, tmp_path):
     config = make_config(ppo.Config, {"total_steps": 1e4}, "here")
     assert type(config.total_steps) is int

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from make_recordings import LICENCE, ORIGIN
 from tacit import demos
 from tacit.envs.traffic import compact
-from tacit.envs.traffic.sumo import LICENCE, ORIGIN
 from tacit.run import storage
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "tacit"

@@ -1,6 +1,6 @@
 """Tacit: learn the constraints that nobody wrote down.
 
-    import gymnasium, tacit                                   # registers tacit/Gridworld-v0 and the others
+    import gymnasium, tacit                                   # registers tacit/Gridworld-v0 and all others
     from tacit import MDP, solve                              # the exact method on any finite MDP
     learned = tacit.learn("tacit/Pendulum-v0")                # the deep method on any environment
     data = tacit.demos.load("expert.npz")                     # every part of the package by its name

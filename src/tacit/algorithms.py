@@ -97,6 +97,11 @@ class Algorithm:
             bring(run, self.config(run.config["env"], preset, settings))
 
 
+def _deep(name: str, summary: str) -> Algorithm:
+    """A deep inverse method, in the module of its name."""
+    return Algorithm(name, f"{summary}; any environment", f"tacit.inverse.{name.replace('-', '_')}", preset="reference")
+
+
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
@@ -115,30 +120,10 @@ ALGORITHMS = {
             "its causal version, for finite environments with stochastic dynamics and a known model",
             "tacit.inverse.ml_greedy",
         ),
-        Algorithm(
-            "mce",
-            "maximum causal entropy with PPO and a learned feature network; any environment",
-            "tacit.inverse.mce",
-            preset="reference",
-        ),
-        Algorithm(
-            "bc2l",
-            "a binary classifier of demonstrations against the learner as cost; any environment",
-            "tacit.inverse.bc2l",
-            preset="reference",
-        ),
-        Algorithm(
-            "irl-correction",
-            "inverse reinforcement learning on a correction of the reward; any environment",
-            "tacit.inverse.irl_correction",
-            preset="reference",
-        ),
-        Algorithm(
-            "bc",
-            "behaviour cloning, the cheap reference; any environment",
-            "tacit.inverse.bc",
-            preset="reference",
-        ),
+        _deep("mce", "maximum causal entropy with PPO and a learned feature network"),
+        _deep("bc2l", "a binary classifier of demonstrations against the learner as cost"),
+        _deep("irl-correction", "inverse reinforcement learning on a correction of the reward"),
+        _deep("bc", "behaviour cloning, the cheap reference"),
         Algorithm(
             "ppo",
             "PPO on the reward alone, the lower reference; any environment",
@@ -153,24 +138,9 @@ ALGORITHMS = {
             needs_demos=False,
             preset="reference",
         ),
-        Algorithm(
-            "gacl",
-            "a discriminator by adversarial training, PPO on reward + log D; any environment",
-            "tacit.inverse.gacl",
-            preset="reference",
-        ),
-        Algorithm(
-            "me-icrl",
-            "maximum entropy with a feasibility network and PPO-Lagrangian (Malik 2021); any environment",
-            "tacit.inverse.me_icrl",
-            preset="reference",
-        ),
-        Algorithm(
-            "vicrl",
-            "a Beta posterior of feasibility and PPO-Lagrangian (Liu 2023); any environment",
-            "tacit.inverse.vicrl",
-            preset="reference",
-        ),
+        _deep("gacl", "a discriminator by adversarial training, PPO on reward + log D"),
+        _deep("me-icrl", "maximum entropy with a feasibility network and PPO-Lagrangian (Malik 2021)"),
+        _deep("vicrl", "a Beta posterior of feasibility and PPO-Lagrangian (Liu 2023)"),
         Algorithm(
             "retrain",
             "a fresh agent with a frozen cost, to test or to transfer it",
@@ -314,6 +284,6 @@ def _as_kind(value: Any, kind: Any) -> Any:
         return float(value)
     elif kind is int and type(value) is float and value.is_integer():
         return int(value)
-    elif kind is Any or type(value) in (kind, origin):
+    elif kind is Any or type(value) in (kind, origin) or (origin is Mapping and isinstance(value, dict)):
         return value
     raise TypeError

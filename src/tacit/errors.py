@@ -4,7 +4,8 @@ The command line turns them into one line on stderr and an exit status; in Pytho
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 DISTRIBUTION = "tacit-icrl"
 """The name for pip. On the package index, `tacit` is another project; the import is `tacit` all the same."""
@@ -26,5 +27,28 @@ class RunFailed(RuntimeError):
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about a name that does not exist: the nearest one that does, or all of them."""
     names = list(names)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+    known = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {known[close[0]]!r}?" if close else f"there are {', '.join(names)}"
+
+
+def listed(names: Iterable[object], most: int = 10, between: str = ", ") -> str:
+    """The first names in a line, and how many more there are."""
+    texts = [str(name) for name in names]
+    return between.join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def one_line(error: BaseException) -> str:
+    """An error from another library, for a message: its type and the beginning of its text."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Turn whatever a parser raises on a damaged file (zip, HDF5, array headers: a dozen types) into a UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what}: {one_line(error)}") from None

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tacit import stats
 from tacit.envs.capabilities import capabilities
-from tacit.envs.registry import autoreset_mode
+from tacit.envs.registry import required_autoreset
 from tacit.errors import RunFailed, UserError
 from tacit.forward.evaluate_exact import (
     CostQuality,
@@ -143,7 +143,7 @@ def evaluate(
     copies = int(env.num_envs)
     if episodes < 1:
         raise UserError(f"an evaluation needs at least 1 episode, got {episodes}")
-    mode = _autoreset_mode(env)
+    mode = required_autoreset(env)
     quota = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
     # Gymnasium seeds copy i with seed + i: hashed first, so that evaluations with seeds 0 and 1 share no copy.
     env_seed = int(np.random.SeedSequence([seed, 0]).generate_state(1)[0])
@@ -276,16 +276,6 @@ def _step_costs(
     if step is None or np.isnan(step[~resetting]).any():
         return None, start
     return step, start
-
-
-def _autoreset_mode(env: VectorEnv) -> str:
-    mode = autoreset_mode(env)
-    if mode not in ("SameStep", "NextStep"):
-        raise UserError(
-            f"evaluation needs a vector environment that resets its copies automatically; {env} declares {mode!r}. "
-            "Make it with autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
-        )
-    return mode
 
 
 def summarize(episodes: Episodes, confidence: float = 0.95) -> Row:

@@ -1,4 +1,4 @@
-"""From what a person asks for to a finished run: the one way of `tacit learn`, `tacit expert`, sweeps and experiments.
+"""From a request to a finished run. `tacit learn`, `tacit expert`, sweeps and experiments all go this way.
 
     run, demos = start_run("expert", "tacit/Ant-v0", seed=1, settings={"total_steps": 100_000})
     summary = execute(run, demos)
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
 from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
-from tacit.envs.sharing import shared
+from tacit.envs.registry import shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, log, run_name
@@ -127,7 +127,8 @@ def resolve(
 
     `settings` are put on top of the preset, which is the algorithm's own when none is named. Without `demos` an
     algorithm that learns gets those that come with Tacit, or the built-in expert's. Unless `anyway` is None, the
-    demonstrations of others are replayed: what certainly does not fit is refused, or with `anyway` only said.
+    demonstrations that do not come with Tacit are replayed. What certainly does not fit is refused; with `anyway` it is
+    only a warning.
     """
     algorithm = find(algo)
     config = algorithm.config(env, preset, settings)
@@ -177,7 +178,9 @@ def prepare(
         demos = str(included)
     if demos is None:
         env_kwargs = resolve_env(env, given)
-        return env_kwargs, make_demonstrations(env, env_kwargs, seed, say=say), None
+        data = make_demonstrations(env, env_kwargs, seed)
+        say(f"no demonstrations given: {len(data)} by the built-in expert, seed {seed}")
+        return env_kwargs, data, None
     data, path = (_load(demos), demos) if isinstance(demos, str) else (demos, None)
     demos = _called(demos)
     check_env(env, given)  # a name that does not exist is no fault of the demonstrations
@@ -253,17 +256,20 @@ def _called(demos: str | Demonstrations) -> str:
     return demos if isinstance(demos, str) else f"Demonstrations of {len(demos)} episodes"
 
 
-def make_demonstrations(env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, *, say: Say) -> Demonstrations:
-    """Demonstrations of the built-in expert; UserError where there is none."""
-    if not has_expert(env):
-        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
+def make_demonstrations(
+    env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, **expert: float
+) -> Demonstrations:
+    """Demonstrations of the built-in expert, an exact one with its beta and weight; UserError where there is none."""
     from tacit.demos import expert_demonstrations, scripted_demonstrations
 
-    say(f"no demonstrations given: {n} by the built-in expert, seed {seed}")
+    if not has_expert(env):
+        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
     spec = exact_model(env, env_kwargs)
-    if spec is None:
-        return scripted_demonstrations(env, env_kwargs, n, seed)
-    return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"))
+    if spec is not None:
+        return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"), **expert)
+    if expert:
+        raise UserError(f"the expert of {env} is scripted and has no {next(iter(expert))}; leave it out")
+    return scripted_demonstrations(env, env_kwargs, n, seed)
 
 
 def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@
     learned.policy.predict(obs, deterministic=True)     as in Stable-Baselines3
     learned.plot(), learned.video("film.gif"), learned.report()
 
-The run folder is the one of the command line: `tacit report latest` and the others read it.
+The run folder is the one of the command line: `tacit report latest` and all other commands read it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def learn(
         env_kwargs: Options of an environment that is given by its id.
         progress: Show a progress bar. Without it, progress goes to the logger "tacit".
         anyway: Learn from demonstrations although replaying says that they do not fit the environment.
-        settings: On top of the preset; `tacit.presets.settings.MCE` and the others describe them.
+        settings: On top of the preset; `tacit.presets.settings` describes them.
 
     Called again it finds the finished run, or goes on with an interrupted one.
     """
@@ -311,7 +311,7 @@ class Learned:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What `tacit eval` shares
+# Shared with `tacit eval`
 
 
 def load_policy(run: Run) -> Policy | TablePolicy:

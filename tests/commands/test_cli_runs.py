@@ -344,7 +344,7 @@ def test_report_of_one_and_of_several_runs(cli, copy_of, finished, tmp_path):
 
 
 def test_report_mistakes(cli, copy_of, tmp_path):
-    assert is_error(cli("report"), "which run?")
+    assert is_error(cli("report"), "name at least one run folder")
     assert is_error(cli("report", "nothing"), "no run folder")
     folder = copy_of("likelihood")
     assert is_error(cli("report", folder, "-o", tmp_path), "is a folder")

@@ -92,7 +92,7 @@ def test_the_library_prints_nothing(tmp_path, capfd, caplog):
 
 def test_no_module_of_the_library_prints():
     root = Path(tacit.__file__).parent
-    programs = {"cli.py", "run/log.py", "startup.py", "terminal.py", "sweep/worker.py", "envs/traffic/sumo.py"}
+    programs = {"cli.py", "run/log.py", "startup.py", "terminal.py", "sweep/worker.py"}
     printing = {
         str(path.relative_to(root)) for path in root.rglob("*.py") if path.parent.name != "commands" and _prints(path)
     }

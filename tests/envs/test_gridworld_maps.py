@@ -7,12 +7,13 @@ import itertools
 import gymnasium as gym
 import numpy as np
 import pytest
+from benchmarks.maps import large_map
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gridworld_oracle import DOWN, RIGHT, UP, WALLED, dense, shortest
 from tacit.envs.gridworld import ENV_ID, GridworldEnv, GridworldVectorEnv, make_spec
-from tacit.envs.gridworld_map import large_map, layout_names, parse_map
+from tacit.envs.gridworld_map import layout_names, parse_map
 from tacit.envs.gridworld_render import render_image, render_text
 from tacit.errors import UserError
 

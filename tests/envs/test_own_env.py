@@ -322,7 +322,7 @@ def batch() -> str:
 def test_an_environment_that_is_only_batched(batch: str) -> None:
     assert isinstance(making.make_vec(batch, 3), Batch)
     assert isinstance(making.make_vec(batch, 3, mode="NextStep"), Batch)
-    with pytest.raises(UserError, match="do not reset by themselves, and it has no single version"):
+    with pytest.raises(UserError, match="do not reset automatically, and it has no single version"):
         making.make_vec(batch, 3, mode="Disabled")
     with pytest.raises(UserError, match="are not flat"):
         making.make_vec(batch, 3, pairs=True)

@@ -267,9 +267,9 @@ def test_making_a_robot_leaves_no_file_and_no_message(tmp_path, monkeypatch, cap
 
 def test_bad_input():
     for name, hint in (("Antt", "'Ant'"), ("halfcheetah", "'HalfCheetah'"), ("pendulm", "'Pendulum'")):
-        with pytest.raises(UserError, match=f"Did you mean {hint}"):
+        with pytest.raises(UserError, match=f"did you mean {hint}"):
             find_task(name)
-    with pytest.raises(UserError, match="The tasks are Ant, HalfCheetah"):
+    with pytest.raises(UserError, match="there are Ant, HalfCheetah"):
         RobotEnv("zzzzzz")
     single, batch = RobotEnv("Ant"), RobotVectorEnv(2, "Ant")
     with pytest.raises(gym.error.ResetNeeded):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from make_recordings import LANE_WIDTH, SETTINGS, Track, assemble, compared, simulate, wandering
 from tacit import demos
 from tacit.envs.traffic import compact, highd_write
 from tacit.envs.traffic.demonstrations import (
@@ -23,7 +24,6 @@ from tacit.envs.traffic.drivers import to_goal
 from tacit.envs.traffic.env import TrafficVectorEnv
 from tacit.envs.traffic.files import load, traffic_of
 from tacit.envs.traffic.statistics import comparable, comparison, overlaps, statistics
-from tacit.envs.traffic.sumo import LANE_WIDTH, SETTINGS, Track, assemble, compared, simulate, wandering
 from tacit.errors import UserError
 from tacit.run.storage import sha256_of_file
 from traffic_scenes import Car, random_recording, recording
@@ -64,7 +64,7 @@ def test_made_again_is_the_same_but_for_ties_of_rounding() -> None:
     y[:3] += 0.01
     same, said = compared(replace(old, y=y), old)
     assert same
-    assert said == f"the same but for 3 of {len(y)} places, off by 1 cm at most"
+    assert said == f"the same except for 3 of {len(y)} places, off by 1 cm at most"
     assert compared(replace(old, speed_limit=30.0), old) == (False, "different speed_limit")
     many = old.y.copy()
     many[::500] += 0.01
@@ -322,7 +322,8 @@ def test_wrong_options_are_refused_before_anything_is_written(cli: Callable[...,
 
 
 def test_recordings_are_an_option_and_keep_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.commands.environment import EnvOptions, resolve_env
+    from tacit.commands import EnvOptions
+    from tacit.envs.options import resolve_env
 
     highd_write.save(random_recording(3, n=20), tmp_path / "data", "01")
     monkeypatch.chdir(tmp_path)

@@ -378,7 +378,7 @@ def test_wrong_input_is_refused(traffic: layout.Traffic) -> None:
         with pytest.raises(UserError, match="a seed must be a whole number"):
             TrafficEnv(traffic=traffic).reset(seed=wrong)  # type: ignore[arg-type]
     for count in ({"num_envs": 2.5}, {"max_episode_steps": 2.5}):
-        with pytest.raises(UserError, match="is a whole number, at least 1"):
+        with pytest.raises(UserError, match="must be a whole number of at least 1"):
             TrafficVectorEnv(**{"num_envs": 2, "traffic": traffic, **count})
     cut = TrafficVectorEnv(2, traffic=traffic, max_episode_steps=3)
     cut.reset(seed=0)

@@ -13,8 +13,8 @@ from benchmarks import playground_walks as bench
 from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.inverse import smallest_rule
 from tacit.inverse.smallest_rule import infer
+from tacit.playground.answer import intended, shortest_way
 from tacit.playground.presets import presets
-from tacit.playground.rule import intended, shortest_way
 from tacit.playground.scene import parse
 
 SCENES = {entry["title"]: parse(entry["scene"]).truth for entry in presets()}

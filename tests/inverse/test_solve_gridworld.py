@@ -153,7 +153,7 @@ def test_the_gradient_of_the_paper_is_slow_but_sound() -> None:
 
 
 def test_forty_by_forty_with_the_sparse_system() -> None:
-    from tacit.envs.gridworld_map import large_map
+    from benchmarks.maps import large_map
 
     spec = make_spec(large_map(40), slip=0.2, moves=8)
     mdp = spec.model()

@@ -25,7 +25,6 @@ from tacit.reproduce import (
     figures,
     gridworld,
     overall,
-    parts,
     published,
     records,
     runner,
@@ -35,6 +34,7 @@ from tacit.reproduce import (
 )
 from tacit.reproduce import results as results_file
 from tacit.reproduce.catalogue import ABLATION
+from tacit.reproduce.experiment import METHODS, shortened, slips
 from tacit.run import Run, storage
 from tacit.sweep import Job, Task, prepare
 
@@ -106,7 +106,7 @@ def test_runs_in_common_are_the_same_runs():
         first = {identity(job) for job in EXPERIMENTS["retraining"].first([0, 1], quick)}
         assert first < folders("robots", quick=quick)
     common = folders("grid-beta") & folders("grid-stochasticity")
-    assert len(common) == 2 * len(parts.slips())  # the beta of the preset
+    assert len(common) == 2 * len(slips())  # the beta of the preset
     assert folders("robots-paper") & folders("table-ablation")
     for name, group in (("demos-count", "Pendulum, 50:"), ("demos-violating", "Swimmer, 0 %:")):
         given = [job for job in jobs_of(name) if job.label.startswith(group) and "equal squares" not in job.label]
@@ -134,8 +134,8 @@ def test_more_seeds_of_ours():
 def test_short_runs_move_multipliers_as_far_and_anneal_as_much():
     """HalfCheetah's presets are of a million steps; 0.3 million are 3.33 times fewer."""
     env = "tacit/HalfCheetah-v0"
-    usual, fewer = presets.load("me-icrl", "reference", env), parts.shortened("me-icrl", env)
-    assert parts.shortened("mce", env) == {}
+    usual, fewer = presets.load("me-icrl", "reference", env), shortened("me-icrl", env)
+    assert shortened("mce", env) == {}
     assert fewer["multiplier_lr"] * 0.3 == pytest.approx(usual["multiplier_lr"], rel=1e-4)
     assert fewer["anneal"] ** 0.3 == pytest.approx(usual["anneal"], rel=1e-4)
 
@@ -182,7 +182,7 @@ def test_tuning_keeps_away_from_evaluation():
     for name, trials in (("tuning", tuning.ROBOTS), ("grid-tuning", tuning.GRID)):
         assert not evaluated & set(EXPERIMENTS[name].seeds)
         rows = trials.rows.values()
-        counts = {algo: sum(row.algo == algo for row in rows) for algo in (*parts.METHODS, "bc2l", "irl-correction")}
+        counts = {algo: sum(row.algo == algo for row in rows) for algo in (*METHODS, "bc2l", "irl-correction")}
         assert counts == dict.fromkeys(counts, 4) | ({"me-icrl": 8} if name == "tuning" else {})
 
 
@@ -268,7 +268,7 @@ def test_the_papers_table_stands_beside_ours():
 def test_earlier_numbers_stand_beside_ours():
     """Each belongs to a row of some experiment, and the table says where it is from."""
     labels = {job.label for name in ("robots", "robots-contenders", "transfer") for job in jobs_of(name, (0,))}
-    assert set(published.OTHERS) <= labels
+    assert set(published.PUBLISHED) <= labels
     text = table_of("robots", results_of([record("HalfCheetah: vicrl", 0, 5000.0)]))
     assert "| Liu 3998 ± 261 / 0 |" in text
     assert published.NOTE in text
@@ -721,7 +721,7 @@ def test_maps_of_a_few_steps(cli, tmp_path, monkeypatch):
     usual = EXPERIMENTS["grid-maps"]
     rows = {name: usual.rows[name] for name in ("mce", "mce-exact")}
     quick = {**usual.quick, "total_steps": 8192, "minibatches": 5}
-    monkeypatch.setitem(EXPERIMENTS, "grid-maps", replace(usual, rows=rows, groups=parts.slips((0.0,)), quick=quick))
+    monkeypatch.setitem(EXPERIMENTS, "grid-maps", replace(usual, rows=rows, groups=slips((0.0,)), quick=quick))
     output = cli("reproduce", "grid-maps", "--quick", "--workers", 1)
     assert output.status == 0, output.stderr
     runs = results_file.read("results/grid-maps-quick.json")["runs"]

@@ -4,8 +4,8 @@ import pytest
 
 from tacit.algorithms import find
 from tacit.reproduce import EXPERIMENTS
+from tacit.reproduce.experiment import ROBOTS
 from tacit.reproduce.figures import FIGURES
-from tacit.reproduce.parts import ROBOTS
 from tacit.reproduce.published import PAPER
 from tacit.reproduce.tables import TABLES
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -134,6 +135,7 @@ READERS = {
     "storage.count_jsonl": storage.count_jsonl,
     "disk.reading": disk.reading,
     "disk.read_bytes": disk.read_bytes,
+    "disk.read_text": disk.read_text,
 }
 
 
@@ -152,6 +154,7 @@ def write_elsewhere(path):
 
 WRITERS = {
     "storage.atomic_write_bytes": lambda path: storage.atomic_write_bytes(path, b"x"),
+    "storage.write_zip": lambda path: storage.write_zip(path, {"a": b"x"}, zipfile.ZIP_DEFLATED),
     "storage.atomic_write_text": lambda path: storage.atomic_write_text(path, "x"),
     "storage.write_json": lambda path: storage.write_json(path, {}),
     "storage.save_arrays": lambda path: storage.save_arrays(path, ARRAYS),
@@ -416,13 +419,12 @@ ALLOWED = {
     "envs/gridworld_map.py read_text": "built-in layouts",
     "commands/doctor.py read_text": "pyproject.toml and the lock files of the clone that Tacit runs from",
     "demos/files.py zipfile.ZipFile": "of a file that `disk` has opened",
+    "run/storage.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/compact.py zipfile.ZipFile": "of a file that `disk` has opened",
     "envs/traffic/highd.py np.loadtxt": "of lines of text",
-    "envs/traffic/sumo.py write_text": "into a temporary folder of its own",
     "demos/files.py open": "of a part of an archive",
     "commands/playground.py open": "the browser",
     "envs/robots.py from_xml_path": "comes with the package or with Gymnasium",
-    "envs/traffic/render.py get_writer": "of a draft of `disk.written_elsewhere`",
     "plots/video.py get_writer": "of a draft of `disk.written_elsewhere`",
     "reproduce/stages.py mkdir": "a folder of results that the user has named",
     "run/folder.py mkdir": "the run folder itself, which may be a link",
@@ -431,7 +433,7 @@ ALLOWED = {
     "interop/tensors.py zipfile.ZipFile": "of a file that `disk` has opened",
     "interop/minari.py shutil.rmtree": "a dataset that could not be written, in Minari's own store",
     "reproduce/gridworld.py Image.open": "of bytes in memory",
-    "reproduce/screens.py Image.open": "of bytes in memory",
+    "reproduce/pictures.py Image.open": "of bytes in memory",
 }
 """file (and call): why it may."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.maps import large_map
 
 import hostile
 import tacit
@@ -17,7 +18,6 @@ from tacit.cli import main
 from tacit.cost import load_cost
 from tacit.cost.ensemble import CostEnsemble
 from tacit.envs.gridworld import make_spec
-from tacit.envs.gridworld_map import large_map
 from tacit.errors import UserError
 from tacit.run import Run, storage, terminal
 from tacit.run.trainer import resume_point

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit import launch
-from tacit.errors import RunFailed
+from tacit.errors import RunFailed, listed
 from tacit.reproduce.results import records_in
 from tacit.run import Run, RunInUse, in_use, storage
 from tacit.sweep import Job, LocalCrew, Task, prepare, run_jobs, run_tasks
@@ -395,7 +395,7 @@ def test_forecasts():
     text = sweep_time.forecast([*tasks, Task(Job("b", "e"), Path("nowhere/b"))], 1, known)
     assert "and an unknown time (there is no earlier run of b on e" in text
     assert [sweep_time.in_words(s) for s in (3, 600, 7200)] == ["3 s", "10 min", "2.0 h"]
-    assert sweep_time.listed(range(12), most=2) == "0, 1 and 10 more"
+    assert listed(range(12), most=2) == "0, 1 and 10 more"
 
 
 def test_pace_is_taken_from_runs_and_results(tmp_path):

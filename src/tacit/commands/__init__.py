@@ -6,32 +6,40 @@ the modules share is here: calling a typed function with command-line arguments,
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 
 from tacit import startup
+from tacit.envs.families import Options as Kwargs
 from tacit.errors import UserError
 from tacit.run import Run, storage
+from tacit.run.find import find_run
 from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 # Positional arguments with their names in capitals, as the help texts write them.
-RunPath = Annotated[str, tyro.conf.arg(metavar="RUN")]
+RUN_HELP = "Run folder, the beginning of its name within ./runs, or `latest`."
+RunPath = Annotated[str, tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
+open_run = find_run
 REPEATED = ("--option", "--env", "--columns")
 """Options with KEY=VALUE pairs."""
+NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
+"""An option whose default need not be shown."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
@@ -86,11 +94,21 @@ def call(
     args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
     if {"-h", "--help"} & set(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
-    text += "\n\nEvery command takes -q (only warnings and errors on stderr) and -v (also what is read and written)."
+    text += "\n\nEvery command takes -q (print only warnings and errors) and -v (also name the files it uses)."
+    for function in target.values() if isinstance(target, dict) else (target,):
+        _hide_empty_defaults(function)
     with _numbers:
         if isinstance(target, dict):
             return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
         return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+
+
+def _hide_empty_defaults(function: Callable[..., Any]) -> None:
+    """Without "(default: None)" or "(default: False)" in the help, which say nothing that the text does not."""
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is None or parameter.default is False or parameter.default in ((), ""):
+            function.__annotations__[name] = Annotated[hints[name], NO_DEFAULT]
 
 
 def _gathered(args: Sequence[str]) -> list[str]:
@@ -112,13 +130,6 @@ def _gathered(args: Sequence[str]) -> list[str]:
             current = None
             result.append(arg)
     return [word for arg in result for word in ((arg, *values[arg]) if arg in values else (arg,))]
-
-
-def open_run(name: str) -> Run:
-    """A run by its path, by its name within ./runs or the beginning of it, or as `latest`."""
-    from tacit.run.find import find_run
-
-    return find_run(name)
 
 
 def require_finished(run: Run) -> None:
@@ -150,6 +161,32 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
         except ValueError:
             result[key] = value
     return result
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """Options of the environment. The most common ones have names of their own."""
+
+    layout: Annotated[str | None, tyro.conf.arg(metavar="MAP"), NO_DEFAULT] = None
+    """Gridworld: built-in map (`tacit envs --layouts`) or map file."""
+    slip: Annotated[float | None, tyro.conf.arg(metavar="FLOAT"), NO_DEFAULT] = None
+    """Gridworld: probability that an action is ignored."""
+    recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR"), NO_DEFAULT] = None
+    """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
+    env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
+    """Any option of the environment, such as moves=8 horizon=100."""
+
+    def given(self) -> Kwargs:
+        """The options that were given, as keyword arguments of the environment."""
+        given = key_values(self.env, "--env")
+        for key, value in (("layout", self.layout), ("slip", self.slip), ("recordings", self.recordings)):
+            if value is not None and given.setdefault(key, value) != value:
+                raise UserError(f"--{key} and --env {key}=... contradict each other; give one of them")
+        return given
+
+
+# In a box of their own, without a prefix: --slip, not --environment.slip.
+Options = Annotated[EnvOptions, tyro.conf.arg(name="environment"), tyro.conf.OmitArgPrefixes]
 
 
 def print_json(obj: object) -> None:

@@ -2,10 +2,10 @@
 
   tacit calibrate RUN [--demos FILE] [--delta 0.1] [--against FILE]
 
-The threshold is chosen on demonstrations that were used for nothing else: a fresh one, drawn like them, is accepted
-with probability at least 1 - delta. That takes at least 1/delta - 1 of them. Hold them out when you learn (`tacit learn
-... --calibration N`), or give others (--demos). The guarantee is about false alarms alone. The power beside it says how
-much of an unconstrained agent's behaviour is rejected. The threshold is written into the run's cost files.
+The guarantee: a new demonstration of the same kind is accepted with probability at least 1 - delta. It needs at least
+1/delta - 1 demonstrations that the run has not learned from. Hold them out when you learn (option --calibration N of
+`tacit learn`), or give a file with --demos. The guarantee limits false alarms only. The power, printed with it, says
+how much of what an agent without constraint does is rejected. The threshold is written into the run's cost files.
 
 Examples:
   tacit learn mce tacit/Pendulum-v0 --calibration 20
@@ -34,10 +34,9 @@ def calibrate(
     """Choose a threshold.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         demos: Demonstrations that the run has not learned from. Default: those that it held out.
-        delta: Share of fresh demonstrations that may be rejected.
-        against: Trajectories that ought to be rejected (a demonstration file), to measure the power.
+        delta: Largest share of new demonstrations that may be rejected.
+        against: Demonstration file with trajectories that ought to be rejected, to measure the power.
         json: Print the result as JSON.
     """
     opened = open_run(run)

@@ -1,7 +1,7 @@
-"""Check an exact solution: compute its certificate again, from the weights of the cost alone.
+"""Check an exact solution: compute its certificate again from the weights of the cost.
 
-Model and expert are rebuilt from the run folder's settings and demonstrations, the policy is planned again, and every
-number is compared with the certificate that the run wrote. The exit status is 1 if they disagree.
+The model is rebuilt from the settings in the run folder, and the policy is planned again for these weights. Every
+number is then compared with the certificate that the run wrote. The exit status is 1 if a number differs.
 
 Examples:
   tacit certify runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -14,21 +14,11 @@ import math
 from typing import Any
 
 from tacit.commands import RunPath, new_table, number, open_run, print_json, print_table, require_finished
+from tacit.commands.summary import CERTIFICATE, LIKELIHOOD
 from tacit.errors import RunFailed, UserError
 from tacit.inverse.exact_run import recheck
 
-NUMBERS = {
-    "gap": "duality gap",
-    "kkt": "KKT residual",
-    "infeasibility": "infeasibility",
-    "complementarity": "complementarity",
-    "planner_residual": "planner's residual",
-    "backward_error": "backward error",
-    "dual_value": "dual value (upper bound)",
-    "primal_value": "primal value (reached)",
-}
-LIKELIHOOD = {"kkt": "stationarity", "dual_value": "objective", "primal_value": "reward and entropy reached"}
-"""Other words for an objective that is not convex: its value bounds nothing."""
+NUMBERS = {**CERTIFICATE, "dual_value": "dual value (upper bound)", "primal_value": "primal value (reached)"}
 TOLERANCE = 1e-7
 """Relative difference of two numbers, and loss of the saved policy, that rounding can explain."""
 
@@ -37,7 +27,6 @@ def certify(run: RunPath, /, *, json: bool = False) -> None:
     """Check a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         json: Print both certificates as JSON.
     """
     opened = open_run(run)

@@ -1,6 +1,6 @@
-"""Make demonstrations with the built-in expert, look at a file, check it, or import your own data.
+"""Make demonstrations with the built-in expert; show, check and convert files; import your own data.
 
-There is one file format: .npz with arrays and a JSON card, without pickles. docs/files.md#demonstrations describes it.
+A demonstration file is an .npz with arrays and a JSON card, without pickles. docs/files.md#demonstrations describes it.
 
 Examples:
   tacit demos make tacit/Gridworld-v0 --slip 0.2 --n 50 --seed 0 -o expert.npz
@@ -28,24 +28,23 @@ from typing import Annotated, Any
 import tyro
 
 from tacit import demos as demonstrations
-from tacit.commands import EnvId, FilePath, call, facts, key_values, print_json
-from tacit.commands.environment import EnvOptions, Options, exact_model, resolve_env
+from tacit.commands import NO_DEFAULT, EnvId, EnvOptions, FilePath, Options, call, facts, key_values, print_json
 from tacit.demos import Demonstrations
 from tacit.demos.data import Card
+from tacit.demos.evidence import Check
 from tacit.demos.replay import check as replay
-from tacit.demos.verdict import Check
 from tacit.envs.families import Options as Kwargs
 from tacit.envs.gridworld import ENV_ID
-from tacit.envs.options import check_standalone, has_expert
+from tacit.envs.options import check_standalone, exact_model, resolve_env
 from tacit.envs.registry import make as make_env
 from tacit.errors import UserError
-from tacit.imports.api import refuse, target_of
-from tacit.imports.importing import import_files
+from tacit.imports.importing import import_files, refuse, target_of
 from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
+from tacit.launch import make_demonstrations
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
-Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH...")]
+Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
 EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV [KEY=VALUE]")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Output = Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
@@ -70,23 +69,13 @@ def make(
         out: File to write, something.npz.
         n: Number of trajectories.
         seed: Random seed.
-        beta: Temperature of the expert. A smaller value is closer to optimal.
-        weight: Reward that the expert gives up to avoid one violating step.
+        beta: Gridworld: temperature of the expert. A smaller value is closer to optimal. Default: 0.1.
+        weight: Gridworld: reward that the expert gives up to avoid one violating step. Default: 30.
         options: Options of the environment.
         json: Print the file's card as JSON.
     """
-    env_kwargs = resolve_env(env, options.given())
-    if not has_expert(env):
-        raise UserError(f"there is no built-in expert for {env}; there is one for {ENV_ID}")
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
-    model = exact_model(env, env_kwargs)
-    if model is not None:
-        observation = env_kwargs.get("observation", "position")
-        demos = demonstrations.expert_demonstrations(model, n, seed, observation=observation, **chosen)
-    elif chosen:
-        raise UserError(f"the expert of {env} is scripted and has no {next(iter(chosen))}; leave it out")
-    else:
-        demos = demonstrations.scripted_demonstrations(env, env_kwargs, n, seed)
+    demos = make_demonstrations(env, resolve_env(env, options.given()), seed, n, **chosen)
     demonstrations.save(demos, out)
     _print(demos, out, json)
 
@@ -110,13 +99,13 @@ def validate(
     all: bool = False,
     json: bool = False,
 ) -> None:
-    """Check a file, and whether it fits an environment, by replaying steps. The exit status is 2 if it does not.
+    """Check whether a file fits an environment, by replaying steps. The exit status is 2 if it does not.
 
     Args:
         file: Demonstration file.
-        env: Environment. If left out, the one that the file names. Also as --env ENV.
-        options: Options of the environment. If left out, those in the file.
-        all: Replay every step, not a sample.
+        env: Environment, also as --env ENV. Default: the one that the file names.
+        options: Options of the environment. Default: those in the file.
+        all: Replay every step instead of a sample.
         json: Print the result as JSON.
     """
     demos = demonstrations.load(file)
@@ -144,12 +133,7 @@ def validate(
     elif not problems and result is not None:
         print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, {target}")
         facts(_verdict_rows(result))
-    if problems:
-        more = f" (and {len(problems) - 3} more problems; --json lists them)" if len(problems) > 3 else ""
-        why = [] if result is None or result.level != "wrong" else result.texts("wrong")[:1]
-        raise UserError(f"{file} does not fit {target}: {'; '.join([*why, *problems[:3]])}{more}")
-    if result is not None and result.level == "wrong":
-        raise UserError(f"{file} does not fit {target}: {'; '.join(result.texts('wrong'))}")
+    refuse(file, target, problems, result)
 
 
 def convert(
@@ -167,9 +151,9 @@ def convert(
     Args:
         source: File to read: .csv or .npz.
         target: File to write: .npz or .csv.
-        in_env: Environment that the data come from. It is noted in the file.
+        in_env: Environment that the data come from, to be written on the card.
         options: Options of that environment.
-        drop_unfinished: Drop last actions whose outcome was not recorded.
+        drop_unfinished: Drop an episode's last action if where it led was not recorded.
         json: Print the file's card as JSON.
     """
     card: Card = {}
@@ -197,21 +181,21 @@ def import_(
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
-    """Import files and folders of others: tables, arrays, pickles, tensors, HDF5, JSON, Minari datasets.
+    """Import your own logs and public datasets: tables, arrays, pickles, tensors, HDF5, JSON, Minari.
 
     Args:
-        paths: Files and folders, or minari:DATASET. Several are put together.
-        env: Environment that the data come from, and its options. Steps are replayed before anything is written.
+        paths: Files and folders, or minari:DATASET. Several become one file.
+        env: Environment that the data come from, and its options. Steps are replayed in it before the file is written.
         option: Options of that environment.
-        out: File to write, something.npz. If left out, it is named after the source.
-        layout: Where episodes begin: one-episode, jumps, every:N; or which axis is which: episodes-first, steps-first.
-        shift: 0: action t was taken in row t. 1: row t is where action t led. -1: action t was taken in row t + 1.
-        columns: What entries are, such as observations=x,v actions=throttle, or 'observations=obs[:29]'.
-        terminated: Which episodes ended by themselves: recorded, all, none, or short (before the time limit).
-        rewards: What rewards are: step, sum (of the episode), cumulative, env (computed by it), none (zeros).
-        cut: Cut episodes off after so many steps.
-        anyway: Write the file although replaying says that it does not fit.
-        drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
+        out: File to write, something.npz. Default: named after the source.
+        layout: Where episodes begin (one-episode, jumps, every:N), or the order of axes (episodes-first, steps-first).
+        shift: 0 if action t was taken in row t, 1 if it led to row t, -1 if it was taken in row t + 1.
+        columns: Which entries are what, such as observations=x,v actions=throttle, or 'observations=obs[:29]'.
+        terminated: Episodes that the environment ended: recorded, all, none, or short (those before the time limit).
+        rewards: What the rewards are: step, sum (per episode), cumulative, env (let it compute them), none (zeros).
+        cut: Cut episodes off after this many steps.
+        anyway: Write the file even if replaying says that it does not fit.
+        drop_unfinished: Has no effect any more: such actions are always completed or dropped.
         json: Print the table and the file's card as JSON.
     """
     if not paths:
@@ -229,7 +213,7 @@ def import_(
         facts(rows, title=f"{source}: what was understood")
     if imported.problems or not anyway:
         try:
-            refuse(imported, source, named)
+            refuse(source, named, imported.problems, imported.check)
         except UserError as error:
             how = f". This is on top of the chosen --shift {shift}" if shift is not None else ""
             how += "" if imported.problems else ". --anyway writes the file all the same"
@@ -287,7 +271,7 @@ def from_pickle(
         out: File to write, something.npz.
         env: Environment that the data come from, and its options.
         option: Options of that environment.
-        drop_unfinished: Has no effect: last actions without an outcome are completed or dropped.
+        drop_unfinished: Has no effect any more: such actions are always completed or dropped.
         json: Print the table and the file's card as JSON.
     """
     print("`tacit demos from-pickle` is now `tacit demos import`, which has more options", file=sys.stderr)
@@ -303,7 +287,7 @@ def _named_after(source: str) -> str:
 
 
 def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET")], /) -> None:
-    """Write demonstrations in a format of other programs.
+    """Write demonstrations as a table or as a Minari dataset.
 
     Args:
         file: Demonstration file.

@@ -1,6 +1,6 @@
-"""Check this installation: versions, threads, and which extras are missing and how to get them.
+"""Check this installation: versions, threads, and how to install what is missing.
 
-The exit status is 1 if something that the core needs is missing or too old.
+The exit status is 1 if a package that the core needs is missing or too old.
 
 Examples:
   tacit doctor
@@ -123,23 +123,16 @@ def mismatches(needed: dict[str, list[Requirement]], installed: dict[str, str]) 
         for one in wanted:
             version = installed.get(one.name)
             if version is not None and not one.specifier.contains(version, prereleases=True):
-                entry = {
-                    "package": one.name,
-                    "installed": version,
-                    "wanted": str(one.specifier),
-                    "for": extra or "core",
-                }
-                wrong.setdefault(one.name, entry)
+                wrong.setdefault(one.name, _mismatch(one.name, version, one.specifier, extra or "core"))
     jaxlib = versions(["jaxlib"]).get("jaxlib")
     specifier = _jaxlib_wanted() if "jax" in installed else None
     if specifier is not None and (jaxlib is None or not specifier.contains(jaxlib, prereleases=True)):
-        wrong["jaxlib"] = {
-            "package": "jaxlib",
-            "installed": jaxlib or "none",
-            "wanted": str(specifier),
-            "for": f"jax {installed['jax']}",
-        }
+        wrong["jaxlib"] = _mismatch("jaxlib", jaxlib or "none", specifier, f"jax {installed['jax']}")
     return list(wrong.values())
+
+
+def _mismatch(package: str, version: str, specifier: object, wanted_for: str) -> dict[str, str]:
+    return {"package": package, "installed": version, "wanted": str(specifier), "for": wanted_for}
 
 
 def _jaxlib_wanted() -> Any:
@@ -193,10 +186,7 @@ def thread_advice(cpus: int) -> list[str]:
         if value and not value.isdigit():
             advice.append(f"{name} is {value!r}, which is no number of threads")
         elif value and int(value) > cpus:
-            advice.append(
-                f"{name}={value} on {cpus} processors: the threads get in each other's way; "
-                f"export {name}={cpus} or less"
-            )
+            advice.append(f"{name}={value} on {cpus} processors: that is slower; export {name}={cpus} or less")
     if cpus > 1 and not any(os.environ.get(name) for name in LIBRARIES[:3]):
         advice.append(
             "several runs at once are fastest with one thread each: export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1"
@@ -220,7 +210,7 @@ def doctor(*, json: bool = False) -> int:
     """Check the installation.
 
     Args:
-        json: Print JSON.
+        json: Print everything as JSON.
     """
     state = examine()
     status = 1 if state["missing"] or any(one["for"] == "core" for one in state["mismatches"]) else 0
@@ -239,11 +229,11 @@ def doctor(*, json: bool = False) -> int:
     table = new_table("part", "for", "state")
     for column in table.columns:
         column.justify = "left"
-    missing = ", ".join(f"{package} missing" for package in state["missing"])
-    table.add_row("core", "the exact method, gridworld, reports", missing or _listed(core))
-    for name, extra in extras.items():
-        lacking = ", ".join(f"{package} missing" for package in extra["missing"])
-        table.add_row(name, extra["purpose"], lacking or _listed(extra["versions"]))
+    basis = {"purpose": "the exact method, gridworld, reports", "versions": core, "missing": state["missing"]}
+    for name, part in {"core": basis, **extras}.items():
+        lacking = ", ".join(f"{package} missing" for package in part["missing"])
+        versions_there = ", ".join(f"{package} {version}" for package, version in part["versions"].items())
+        table.add_row(name, part["purpose"], lacking or versions_there)
     print_table(table)
     if state["missing"]:
         print(f"to get what the core lacks: pip install {' '.join(state['missing'])}")
@@ -256,7 +246,3 @@ def doctor(*, json: bool = False) -> int:
         names = ", ".join(f"{name} ({version})" for name, version in state["unlocked"].items())
         print(f"note: these versions differ from requirements/dev.lock (in brackets): {names}")
     return status
-
-
-def _listed(packages: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in packages.items())

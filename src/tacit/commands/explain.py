@@ -32,7 +32,6 @@ def explain(
     """Explain a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         of: Explain the constraint map, or the cost that drove the policy. Default: the map if there is one.
         ensemble: Number of costs to fit to resampled demonstrations first.
         seed: Random seed of the resampling.

@@ -1,7 +1,7 @@
-"""Export the policy and the learned cost of a run for other programs, with scaling and clipping built in.
+"""Export the policy and the learned cost of a run for other programs. Scaling and clipping are part of the export.
 
-  tacit export RUN --onnx DIR       policy.onnx, cost.onnx, map.onnx; compared with the original in onnxruntime
-  tacit export RUN --torch DIR      the state dicts of torch modules, as .safetensors
+  tacit export RUN --onnx DIR       policy.onnx, cost.onnx, map.onnx; each is compared with the original
+  tacit export RUN --torch DIR      state dicts of torch modules, as .safetensors
   tacit export RUN --sb3 DIR        policy.zip, a PPO model of Stable-Baselines3
 
 docs/interop.md describes inputs and outputs. `tacit demos export` exports demonstrations.
@@ -31,7 +31,6 @@ def export(
     """Export a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         onnx: Write ONNX files into this folder.
         torch: Write torch state dicts into this folder.
         sb3: Write a Stable-Baselines3 model into this folder.

@@ -27,8 +27,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.algorithms import Algorithm, every, find
-from tacit.commands import EnvId, call, print_json, settings_help
-from tacit.commands.environment import EnvOptions, Options
+from tacit.commands import EnvId, EnvOptions, Options, call, print_json, settings_help
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
@@ -47,34 +46,43 @@ def main(args: list[str]) -> Any:
     if not algorithm.learns:
         whereof = "RUN" if algorithm.name == "retrain" else "ENV"
         raise UserError(f"{algorithm.name} does not learn from demonstrations: use `tacit {algorithm.name} {whereof}`")
-    args = args[1:]
+    text = f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}"
+    return train_with(algorithm, f"learn {algorithm.name}", text, args[1:])
+
+
+def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]) -> Any:
+    """`tacit learn ALGORITHM ENV ...` and `tacit expert ENV ...`: settings and options from the arguments, then train.
+
+    Options that the algorithm has no use for are not in its help: presets, or demonstrations for one that makes them.
+    """
     env_id, named, default = defaults(algorithm, args)
     config_class = type(default)
-    hidden = () if algorithm.preset else (tyro.conf.Suppress,)
+    with_presets = () if algorithm.preset else (tyro.conf.Suppress,)
+    with_demos = () if algorithm.learns else (tyro.conf.Suppress,)
 
-    def learn(
+    def train(
         env: EnvId,
         /,
         *,
         config: Annotated[config_class, tyro.conf.arg(name="")] = default,  # type: ignore[valid-type]
-        preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *hidden] = named,
-        demos: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None,
-        anyway: bool = False,
-        calibration: Annotated[int, tyro.conf.arg(metavar="N")] = 0,
+        preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *with_presets] = named,
+        demos: Annotated[str | None, tyro.conf.arg(metavar="FILE"), *with_demos] = None,
+        anyway: Annotated[bool, tyro.conf.arg(), *with_demos] = False,
+        calibration: Annotated[int, tyro.conf.arg(metavar="N"), *with_demos] = 0,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
         out: str = "runs",
         log: Log = None,
         json: bool = False,
     ) -> None:
-        """Learn.
+        """Train inside a run folder.
 
         Args:
             env: Environment: one of `tacit envs`, or your own as module:Name-v0.
             config: Settings of the algorithm.
             preset: Preset that gives the defaults of the settings.
             demos: Demonstration file. Default: those that come with Tacit, or the built-in expert's.
-            anyway: Learn from demonstrations although replaying says that they do not fit the environment.
+            anyway: Learn even if replaying says that the demonstrations do not fit the environment.
             calibration: Number of demonstrations to hold out at random for `tacit calibrate`.
             options: Options of the environment.
             seed: Random seed.
@@ -93,7 +101,7 @@ def main(args: list[str]) -> Any:
             anyway=anyway,
             calibration=calibration,
             out=out,
-            command=shlex.join(["tacit", "learn", algorithm.name, *args]),
+            command=shlex.join(["tacit", *verb.split(), *args]),
         )
         if data is not None and not run.done:
             print_preflight(run, data)
@@ -101,7 +109,7 @@ def main(args: list[str]) -> Any:
             summary = execute(run, data)
         show(run, summary, json)
 
-    return call(learn, f"learn {algorithm.name}", f"{algorithm.name}: {algorithm.summary}.\n\n{__doc__}", args)
+    return call(train, verb, doc, args)
 
 
 def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM")], /) -> None:
@@ -147,7 +155,7 @@ def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
 
 
 def print_preflight(run: Run, data: Any) -> None:
-    """What is worth knowing before a run and costs next to nothing to find out, on stderr."""
+    """Run the cheap checks of demonstrations and say what they find, on stderr."""
     from tacit.explain.preflight import quick
 
     for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
@@ -155,7 +163,7 @@ def print_preflight(run: Run, data: Any) -> None:
 
 
 def pictures(run: Run) -> Path | None:
-    """The report of a run that kept samples to draw from, made once; None for others."""
+    """The report of a run that kept samples to draw from, made once; None for a run without samples."""
     path = run.path / "report.html"
     if not (run.path / "samples.safetensors").exists():
         return None

@@ -19,8 +19,7 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import EnvId, check_folder, new_table, print_json, print_table
-from tacit.commands.environment import EnvOptions, Options
+from tacit.commands import EnvId, EnvOptions, Options, check_folder, new_table, print_json, print_table
 from tacit.demos import save
 from tacit.errors import RunFailed, UserError
 from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight, run_preflight

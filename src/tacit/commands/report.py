@@ -1,9 +1,9 @@
-"""Write one HTML page about one run, or about several side by side: what was learned, pictures, numbers, certificate.
+"""Write an HTML page about a run, or about several runs side by side: what was learned, pictures, numbers.
 
-The page is self-contained: it opens anywhere, without a network, and can be mailed or archived.
+The page is one file that needs no network: you can open it anywhere, mail it and archive it.
 
 Examples:
-  tacit report runs/mce-exact-gridworld-s0-3fa1b2c4             into the run folder, as report.html
+  tacit report latest                                           writes report.html into the run folder
   tacit report runs/* -o comparison.html
 """
 
@@ -15,14 +15,14 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import open_run, print_json
+from tacit.commands import NO_DEFAULT, open_run, print_json
 from tacit.errors import UserError
 from tacit.report import write_report
 from tacit.run.log import say
 
 
 def report(
-    runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")],
+    runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN"), NO_DEFAULT],
     /,
     *,
     out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
@@ -33,12 +33,12 @@ def report(
 
     Args:
         runs: Run folders, the beginnings of their names within ./runs, or `latest`.
-        out: File to write. Default: report.html, in the run folder or for several runs in the current one.
+        out: File to write. Default: report.html in the run folder; for several runs, in the current folder.
         title: Heading of the page.
         json: Print the path as JSON.
     """
     if not runs:
-        raise UserError("which run? Name one or more run folders: tacit report RUN ...")
+        raise UserError("name at least one run folder: tacit report RUN ...")
     opened = [open_run(name) for name in (runs if len(runs) == 1 else _folders(runs))]
     default = opened[0].path / "report.html" if len(opened) == 1 else Path("report.html")
     path = write_report(opened, default if out is None else out, title)
@@ -49,7 +49,7 @@ def report(
 
 
 def _folders(names: tuple[str, ...]) -> list[str]:
-    """The run folders among `names`. runs/* may match others, such as a sweep's logs; a message names them."""
+    """The run folders among `names`. runs/* may also match a sweep's logs; a message names what is left out."""
     others = [name for name in names if os.path.exists(name) and not (Path(name) / "config.json").exists()]
     if others:
         say(f"left out, because they are not run folders: {', '.join(others)}")

@@ -5,21 +5,21 @@
 Writes NAME.json (every repetition, with command, versions and commit), NAME.curves.json.xz (learning curves), NAME.md
 (the table) and NAME.png (the figure). `tacit reproduce --list` lists the experiments and what the results hold.
 
-An experiment that is made of runs first says how long they will take. It runs those that are not finished (see
-`tacit sweep`), draws what is there and lists what is missing. The same command again goes on where it stopped.
+An experiment that is made of runs first estimates the time. Then it runs what is not finished (see `tacit sweep`),
+draws the results and lists missing runs. The same command again continues where it stopped.
 
-NAME may be a file of your own: my_experiment.toml, or my_experiment.py that defines EXPERIMENT.
+NAME may also be a file of your own: my_experiment.toml, or my_experiment.py, which defines EXPERIMENT.
 
 Examples:
   tacit reproduce exact-stochasticity
   tacit reproduce exact-stochasticity --sets 3 --out /tmp/quick
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
-  tacit reproduce table-experts --quick              a few steps each: does it work here?
+  tacit reproduce table-experts --quick              try it out with very short runs
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
-  tacit reproduce table-experts --keep               use the numbers of the JSON for runs that are not here
-  tacit reproduce table-experts --only Swimmer Ant   run only these, and draw all that are there
-  tacit reproduce table-experts --redraw             table and figure again, from the JSON
-  tacit reproduce robots --dry-run --json            what it would cost here, for scripts
+  tacit reproduce table-experts --keep               do not repeat runs whose numbers the JSON has
+  tacit reproduce table-experts --only Swimmer Ant   run only these, draw everything that is finished
+  tacit reproduce table-experts --redraw             draw table and figure again from the JSON
+  tacit reproduce robots --dry-run --json            estimate the time, for scripts
   tacit reproduce my_experiment.toml --dry-run
 """
 
@@ -84,20 +84,20 @@ def reproduce(
 
     Args:
         name: Experiment, or a .toml or .py file of your own.
-        seeds: How many seeds (3), or which (0,1,2).
-        sets: Independent repetitions of an experiment that is not made of runs. Default: 20.
-        quick: Only try it out. The results are called NAME-quick.
+        seeds: Number of seeds (3), or a list of seeds (0,1,2). Default: those of the experiment.
+        sets: Number of repetitions, for an experiment that is not made of runs. Default: 20.
+        quick: Try it out with very short runs. The results are called NAME-quick.
         workers: Number of runs at once. Default: one per processor.
         ray: Run on a Ray cluster, as with `tacit sweep`.
-        runs: Folder for run folders. Finished runs are not run again.
+        runs: Folder of the run folders. Finished runs are not repeated.
         out: Folder for the results.
-        dry_run: Only say how long it will take.
-        no_run: Run nothing, draw what is finished.
-        keep: For runs that are not in RUNS, use the numbers that OUT has instead of running them again.
-        only: Run only these groups (Swimmer), rows ("beta 0.001") or labels, or labels that contain the text.
-        redraw: Only draw table and figure again, from the JSON.
-        list: List the experiments, or the one that is named, and what the results hold.
-        json: Print files, runs and what is missing as JSON; with --dry-run the estimate, with --list the list.
+        dry_run: Only estimate the time.
+        no_run: Run nothing. Draw what is finished.
+        keep: Do not repeat runs that are missing in RUNS if OUT already has their numbers.
+        only: Run only these groups (Swimmer), rows ("beta 0.001") or labels. Part of a label is enough.
+        redraw: Only draw table and figure again from the JSON.
+        list: List all experiments, or only NAME, and which results there are.
+        json: Print the outcome as JSON; with --dry-run the estimate, with --list the list.
     """
     if name is None and not list:
         raise UserError("name an experiment; `tacit reproduce --list` lists them")
@@ -159,7 +159,7 @@ def _finish(name: str, experiment: Experiment | Measured, base: Path, json: bool
     if len(missing) > len(failed):
         say(f"not asked for, and missing: {len(missing) - len(failed)}")
     if failed and ran:
-        raise RunFailed(f"{len(failed)} runs did not finish; table and figure show the others")
+        raise RunFailed(f"{len(failed)} runs did not finish; table and figure show those that did")
 
 
 def _refuse(options: Mapping[str, bool], why: str) -> None:

@@ -1,6 +1,6 @@
-"""Continue an interrupted run from its newest checkpoint, with the settings in its folder.
+"""Continue an interrupted run from its newest checkpoint, with its own settings.
 
-The result is the same as without the interruption. A finished run is left as it is.
+The result is the same as without the interruption. A finished run is not changed.
 
 Examples:
   tacit resume runs/mce-exact-gridworld-s0-3fa1b2c4
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tacit.algorithms import find
 from tacit.commands import RunPath, open_run
-from tacit.commands.environment import check_env
 from tacit.commands.learn import Log, show
+from tacit.envs.options import check_env
 from tacit.launch import execute
 from tacit.run.sinks import names_of, observed
 
@@ -20,7 +20,6 @@ def resume(run: RunPath, /, *, log: Log = None, json: bool = False) -> None:
     """Continue a run.
 
     Args:
-        run: Run folder, the beginning of its name within ./runs, or `latest`.
         log: Also write the curves to tensorboard, wandb or both (tensorboard,wandb).
         json: Print the summary as JSON.
     """

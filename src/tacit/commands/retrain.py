@@ -2,9 +2,9 @@
 
   tacit retrain RUN [--steps N] [--seed S]
 
-A cost that only works together with its own policy fails here. The agent starts from nothing, with a seed of its own.
-It is charged the frozen cost in the way in which the reference `rcpo` is charged the true one. The same command again
-skips a finished test and resumes an interrupted one.
+This tests whether the cost works without the policy that it was learned with. The agent starts untrained, with another
+seed. It pays the frozen cost as the reference `rcpo` pays the true cost. The same command again skips a finished test
+and resumes an interrupted one.
 
 Examples:
   tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from tacit.commands import RunPath, command_line, key_values, open_run
-from tacit.commands.environment import check_env
+from tacit.commands import NO_DEFAULT, RunPath, command_line, key_values, open_run
 from tacit.commands.learn import Log, show
+from tacit.envs.options import check_env
 from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run
@@ -36,21 +36,22 @@ OTHER_SEED = 1000
 class FreshAgent:
     """Options of a fresh agent and of its training."""
 
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N"), NO_DEFAULT] = None
     """Environment steps. Default: those of the preset."""
-    seed: Annotated[int | None, tyro.conf.arg(metavar="S")] = None
+    seed: Annotated[int | None, tyro.conf.arg(metavar="S"), NO_DEFAULT] = None
     """Random seed of the fresh agent. Default: the run's seed + 1000."""
     which: Literal["cost", "map"] = "cost"
-    """The cost that drove the policy, or the additive map."""
+    """Use the cost that drove the policy, or the additive map."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """Charge the excess over the threshold, the cost beyond the demonstrations' mean, or all of it."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """What the agent pays: the cost above the threshold (excess), above the demonstrations' mean (budget), or all of it
+    (raw)."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"
     """Folder in which the run folder is made."""
-    log: Log = None
+    log: Annotated[Log, NO_DEFAULT] = None
     """Also write the curves to tensorboard, wandb or both (tensorboard,wandb)."""
-    json: bool = False
+    json: Annotated[bool, NO_DEFAULT] = False
     """Print the summary as JSON."""
 
     def train(self, source: Run, env: str, env_kwargs: Mapping[str, Any], **others: Any) -> None:
@@ -91,7 +92,6 @@ def retrain(run: RunPath, /, *, agent: Agent = FreshAgent()) -> None:  # noqa: B
     """Train on the frozen cost.
 
     Args:
-        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
         agent: Options of the fresh agent.
     """
     source = open_run(run)

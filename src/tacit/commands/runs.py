@@ -1,11 +1,11 @@
-"""List the runs, the newest first, with what each of them found.
+"""List the runs and what each of them found, newest first.
 
-Wherever a command asks for a RUN, the beginning of a name that only one run has is enough, and `latest` is the run that
-was worked on last.
+Every command that takes a RUN accepts the beginning of its name, if no other run begins so, or `latest` for the run
+that was changed last.
 
 Examples:
   tacit runs
-  tacit runs mce-pendulum                    those whose name begins so
+  tacit runs mce-pendulum                    runs whose name begins with mce-pendulum
   tacit runs --in results/runs --json
   tacit report latest
 """
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from tacit.commands import call, print_json
+from tacit.commands import print_json
 from tacit.errors import UserError
 from tacit.explain.brief import in_brief
 from tacit.run import Run, in_use
@@ -36,7 +36,7 @@ def runs(
     """List runs.
 
     Args:
-        beginning: Only runs whose name begins so.
+        beginning: List only runs whose name begins with this.
         folder: Folder that holds the run folders.
         json: Print JSON.
     """
@@ -72,7 +72,3 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length:.0f} {unit} ago"
     return "just now"
-
-
-def main(args: list[str]) -> Any:
-    return call(runs, "runs", __doc__, args)

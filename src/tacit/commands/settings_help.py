@@ -1,6 +1,7 @@
 """The settings of an algorithm in help texts: the first ten, or all of them in groups. (Not a command itself.)
 
-What `tacit.presets.settings` says is enough, so that help needs none of the packages that the algorithm needs.
+For Tacit's algorithms `tacit.presets.settings` says enough, so that help needs none of the packages that they need. For
+one of your own the source of its `Config` says the same.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import textwrap
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
@@ -26,6 +28,8 @@ FIRST = (
 )
 """What people change first, in this order, as far as an algorithm has it."""
 MOST_FIRST = 10
+Setting = tuple[Any, Any]
+"""(type, default)"""
 
 
 def wanted(args: list[str]) -> bool:
@@ -34,13 +38,12 @@ def wanted(args: list[str]) -> bool:
 
 
 def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args: list[str]) -> Any:
-    """In place of the algorithm's `Config`, an object with the same options in groups; None for one of your own."""
-    if algorithm.name not in settings.SETTINGS:
-        return None
-    declared = settings.SETTINGS[algorithm.name]
-    hints = get_type_hints(declared, include_extras=True)
+    """In place of the algorithm's `Config`, an object with the same options in groups; None if its source is lost."""
     chosen = {} if preset is None else presets.load(algorithm.name, preset, env_id)
-    family = _family(declared.__name__)
+    try:
+        hints, family = _declared(algorithm)
+    except OSError:
+        return None
     docs = {name: doc for part in reversed(family) for name, doc in part.docs.items()}  # the most special one counts
     first = list(hints) if len(hints) <= MOST_FIRST else [name for name in FIRST if name in hints][:MOST_FIRST]
     more = f" --help-all shows {len(hints) - len(first)} more." if len(first) < len(hints) and ALL not in args else ""
@@ -49,6 +52,8 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
         rest = [name for name in part.docs if name not in shown]
         shown |= set(rest)
         groups |= {part.name: (part.text, rest)} if rest else {}
+    if ALL in args and len(shown) < len(hints):
+        groups["more"] = ("", [name for name in hints if name not in shown])
     boxes: list[Any] = []
     for title, (text, names) in groups.items():
         box = _box(title, names, hints, docs, chosen)
@@ -57,22 +62,40 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
     return dataclasses.make_dataclass("Settings", boxes, frozen=True)()
 
 
+def _declared(algorithm: Algorithm) -> tuple[dict[str, Setting], list[_Part]]:
+    """({setting: (type, default)}, the classes that declare them, the most special first)."""
+    known = settings.SETTINGS.get(algorithm.name)
+    if known is not None:
+        hints = get_type_hints(known, include_extras=True)
+        return {name: get_args(hint)[:2] for name, hint in hints.items()}, _family(known.__name__)
+    config = algorithm.load().Config
+    hints = get_type_hints(config, include_extras=True)
+    default = config()
+    sources = [inspect.getsource(base) for base in config.__mro__[:-1] if hasattr(base, "__dataclass_fields__")]
+    parts = [_part(ast.parse(textwrap.dedent(source)).body[0]) for source in sources]
+    return {one.name: (hints[one.name], getattr(default, one.name)) for one in dataclasses.fields(config)}, parts
+
+
 def _box(
-    title: str, names: list[str], hints: Mapping[str, Any], docs: Mapping[str, str], chosen: Mapping[str, Any]
+    title: str, names: list[str], hints: Mapping[str, Setting], docs: Mapping[str, str], chosen: Mapping[str, Any]
 ) -> type:
     """One box of the help: a dataclass whose defaults are those of the preset."""
     fields: list[Any] = []
     for name in names:
-        kind, default = get_args(hints[name])[:2]
+        kind, default = hints[name]
         value = chosen.get(name, default)
         value = tuple(value) if isinstance(value, list) else value
-        fields.append((name, Annotated[kind, tyro.conf.arg(help=docs[name])], value))
+        text = docs.get(name, "")
+        if value is True:  # the flag is --no-NAME
+            text = f"Turn this off: {text or name}"
+        shown = tyro.conf.arg(help=text, help_behavior_hint="" if isinstance(value, bool) else None)
+        fields.append((name, Annotated[kind, shown], value))
     return dataclasses.make_dataclass(title, fields, frozen=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One class of `tacit.presets.settings`, as it is written there."""
+    """A class of settings, as it is written."""
 
     name: str
     bases: list[str]
@@ -94,14 +117,15 @@ def _family(name: str) -> list[_Part]:
 
 @cache
 def _parts() -> dict[str, _Part]:
-    parts = {}
-    for node in ast.parse(inspect.getsource(settings)).body:
-        if isinstance(node, ast.ClassDef):
-            docs = {
-                ast.unparse(field.target): " ".join(ast.literal_eval(after.value).split())
-                for field, after in pairwise(node.body)
-                if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr)
-            }
-            bases = [ast.unparse(base) for base in node.bases]
-            parts[node.name] = _Part(node.name, bases, ast.get_docstring(node) or "", docs)
-    return parts
+    nodes = [node for node in ast.parse(inspect.getsource(settings)).body if isinstance(node, ast.ClassDef)]
+    return {node.name: _part(node) for node in nodes}
+
+
+def _part(node: ast.AST) -> _Part:
+    assert isinstance(node, ast.ClassDef)
+    docs = {
+        ast.unparse(field.target): " ".join(ast.literal_eval(after.value).split())
+        for field, after in pairwise(node.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr)
+    }
+    return _Part(node.name, [ast.unparse(base) for base in node.bases], ast.get_docstring(node) or "", docs)

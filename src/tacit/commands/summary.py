@@ -26,6 +26,17 @@ COLUMNS = (
 )
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
 """Beside ENDS in a table of their own, where some episodes begin in violation."""
+CERTIFICATE = {
+    "gap": "duality gap",
+    "kkt": "KKT residual",
+    "infeasibility": "infeasibility",
+    "complementarity": "complementarity",
+    "planner_residual": "planner's residual",
+    "backward_error": "backward error",
+}
+"""Numbers of a certificate that ought to be 0."""
+LIKELIHOOD = {"kkt": "stationarity", "dual_value": "objective", "primal_value": "reward and entropy reached"}
+"""Other words for an objective that is not convex: its value bounds nothing."""
 QUALITY = {
     "auroc": "AUROC (0.5 is guessing, 1 perfect)",
     "iou": "IoU at the learned threshold (1 is perfect)",
@@ -131,14 +142,13 @@ def print_findings(summary: Summary, metrics: Sequence[Record], explanation: obj
 
 def print_certificate(certificate: Record) -> None:
     """The numbers that are defined for this objective, and the verdict."""
-    keys = {"gap": "duality gap", "kkt": "KKT residual", "infeasibility": "infeasibility"}
-    keys |= {"planner_residual": "planner's residual", "backward_error": "backward error"}
+    words = CERTIFICATE
     if certificate.get("objective") == "likelihood":
-        keys = {"kkt": "stationarity", "planner_residual": "planner's residual"}
+        words = {key: (CERTIFICATE | LIKELIHOOD)[key] for key in ("kkt", "planner_residual")}
     table = new_table(f"certificate: {certificate.get('status')}", "")
-    for key, label in keys.items():
+    for key, label in words.items():
         value = certificate.get(key)
-        if isinstance(value, int | float) and math.isfinite(value):
+        if key != "complementarity" and isinstance(value, int | float) and math.isfinite(value):
             table.add_row(label, f"{value:.1e}")
     if table.row_count:
         print_table(table)

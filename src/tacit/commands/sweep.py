@@ -2,7 +2,7 @@
 
   tacit sweep FILE [--workers N] [--out runs] [--dry-run]
 
-FILE is TOML; any value may be a list, and the jobs are the product of all lists:
+FILE is TOML. Any value may be a list: there is one job for every combination of values.
 
   algo = "mce-exact"                    an algorithm of `tacit learn`, or "expert"
   env = "tacit/Gridworld-v0"
@@ -14,11 +14,11 @@ FILE is TOML; any value may be a list, and the jobs are the product of all lists
   [env_kwargs]                          options of the environment
   slip = [0.0, 0.3]
 
-The same command again goes on where it stopped: finished runs are skipped, begun ones resumed. Two sweeps may share a
-folder. The table at the end is also in OUT/NAME.json. The exit status is 1 if a job failed.
+The same command again continues an interrupted sweep: it skips finished runs and resumes begun ones. Two sweeps may use
+the same folder. The table at the end is also written to OUT/NAME.json. The exit status is 1 if a job failed.
 
 Examples:
-  tacit sweep grid.toml --dry-run                 the jobs, and how long they will take
+  tacit sweep grid.toml --dry-run                 list the jobs and estimate the time, run nothing
   tacit sweep grid.toml --workers 2
   tacit sweep grid.toml --ray auto --out /shared/runs
 """
@@ -32,7 +32,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.commands import FilePath, command_line, new_table, print_json, print_table
-from tacit.errors import RunFailed, UserError
+from tacit.errors import RunFailed, UserError, listed
 from tacit.metrics import lookup
 from tacit.reproduce.results import records_in
 from tacit.run import provenance, storage
@@ -63,12 +63,12 @@ def sweep(
 
     Args:
         file: Sweep file.
-        out: Folder for run folders.
+        out: Folder in which the run folders are made.
         workers: Number of runs at once. Default: one per processor.
-        retries: How often a run is started again after its worker has died.
+        retries: How often a run is tried again if its process dies.
         ray: Run on a Ray cluster: HOST:PORT, ray://HOST:PORT, auto, or local.
-        dry_run: Only list the jobs, and say how long they will take.
-        json: Print JSON.
+        dry_run: List the jobs and estimate the time. Run nothing.
+        json: Print the table as JSON.
     """
     target = Path(out) / f"{Path(file).stem}.json"
     if target.exists() and target.samefile(file):
@@ -104,7 +104,7 @@ def sweep(
             say(f"{row['run']}: {row['message']}")
     failed = [task.job for task, row in zip(tasks, rows, strict=True) if row["status"] != "done"]
     if failed:
-        raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {sweep_time.listed(failed)}")
+        raise RunFailed(f"{len(failed)} of {len(tasks)} jobs did not finish: {listed(failed)}")
 
 
 def _list(tasks: list[Task], rates: sweep_time.Pace, plan: str, json: bool) -> None:

@@ -1,17 +1,17 @@
-"""Look at traffic recordings, write them as highD files, or check them against published statistics.
+"""Show traffic recordings, write them as highD files, or compare them with published statistics.
 
-FILE is a recording: any of highD's three files (also .gz, .xz) or their common beginning (folder/03), a CommonRoad
-scenario (.xml), a .traffic.npz, or the name of one that comes with the package (sim01 to sim10, simulated with SUMO).
+FILE is a recording: one of highD's three files (also .gz, .xz) or the beginning of their names (folder/03), a
+CommonRoad scenario (.xml), a .traffic.npz, or one that comes with Tacit (sim01 to sim10, simulated with SUMO).
 
 Examples:
-  tacit traffic show                                    the recordings that come with the package
+  tacit traffic show                                    the recordings that come with Tacit
   tacit traffic show sim03 --picture road.png --second 60
   tacit traffic show highD/03_tracks.csv --film road.mp4 --seconds 20
-  tacit traffic export sim03 --out csv/                 csv/sim03_tracks.csv and so on; other names with --name
-  tacit traffic validate                                the package's recordings against published numbers
-  tacit traffic validate highD/03                       format, overlaps, and numbers beside published ones
+  tacit traffic export sim03 --out csv/                 writes csv/sim03_tracks.csv and two more files
+  tacit traffic validate                                compare Tacit's recordings with published numbers
+  tacit traffic validate highD/03                       check format and overlaps, compare the numbers
   tacit traffic show scenarios/ --skip-bad              the recordings of a folder that can be read
-  tacit traffic validate scenarios/                     every file of a folder: fits, or why not
+  tacit traffic validate scenarios/                     say of every file whether it can be used
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from tacit.commands import call, facts, new_table, number, print_json, print_tab
 from tacit.envs.traffic import compact
 from tacit.envs.traffic.files import find, load, load_all, tried
 from tacit.envs.traffic.highd_write import save
-from tacit.envs.traffic.recording import Recording
-from tacit.envs.traffic.render import save_film, save_picture
+from tacit.envs.traffic.recording import FRAME_RATE, Recording
+from tacit.envs.traffic.render import EVERY, frames, save_picture
 from tacit.envs.traffic.statistics import Row, comparable, comparison, overlaps, summary
 from tacit.errors import RunFailed, UserError
+from tacit.plots.video import write_film
 
 File = Annotated[str, tyro.conf.arg(metavar="FILE")]
 MaybeFile = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
@@ -43,9 +44,9 @@ def show(
     file: MaybeFile = None,
     /,
     *,
-    picture: str | None = None,
-    second: float | None = None,
-    film: str | None = None,
+    picture: MaybeFile = None,
+    second: Annotated[float | None, tyro.conf.arg(metavar="SECOND")] = None,
+    film: MaybeFile = None,
     seconds: float = 20.0,
     skip_bad: bool = False,
     json: bool = False,
@@ -53,27 +54,24 @@ def show(
     """Show what a recording holds, and write a picture or film of it.
 
     Args:
-        file: Recording, or a folder to list. If left out, the recordings of the package are listed.
+        file: Recording, or a folder to list. Default: list the recordings that come with Tacit.
         picture: Write a picture, something.png.
-        second: Time of the picture and start of the film. If left out, 60, or the middle of a short recording.
+        second: Time of the picture and start of the film. Default: 60, or the middle of a short recording.
         film: Write a film, something.mp4 or .gif.
         seconds: Length of the film.
-        skip_bad: Leave out the files of a folder that cannot be read, and say why.
+        skip_bad: Skip files of a folder that cannot be read, with a warning.
         json: Print JSON.
     """
-    if file is None:
+    if file is None or Path(file).is_dir():
         if picture or film:
-            raise UserError("name a recording for a picture or film: tacit traffic show FILE --picture ...")
-        return _list([compact.load(path) for path in compact.shipped()], json)
-    if Path(file).is_dir():
-        if picture or film:
-            raise UserError(f"{file} is a folder: name one of its recordings for a picture or film")
-        return _list(load_all([file], skip_bad=skip_bad, option="--skip-bad"), json)
+            raise UserError("name one recording for a picture or film: tacit traffic show FILE --picture ...")
+        paths = compact.shipped() if file is None else [file]
+        return _list(load_all(paths, skip_bad=skip_bad, option="--skip-bad"), json)
     if not math.isfinite(seconds) or seconds <= 0:
         raise UserError(f"--seconds is the length of the film and must be more than 0, not {seconds:g}")
     if second is not None and (not math.isfinite(second) or second < 0):
         raise UserError(f"--second is a time in the recording, counted from 0, not {second:g}")
-    recording = _load(file)
+    recording = load(_path(file))
     about = summary(recording)
     if second is None:
         # A film of the last moment would have one picture.
@@ -81,7 +79,7 @@ def show(
     if picture:
         save_picture(recording, picture, second)
     if film:
-        save_film(recording, film, second, seconds)
+        write_film(film, frames(recording, second, seconds), FRAME_RATE / EVERY)
     if json:
         return print_json({"file": file, **about})
     facts(about)
@@ -95,7 +93,7 @@ def export(
     /,
     *,
     out: Annotated[str, tyro.conf.arg(metavar="DIR")],
-    name: str | None = None,
+    name: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     compression: str = "",
     json: bool = False,
 ) -> None:
@@ -104,12 +102,11 @@ def export(
     Args:
         file: Recording.
         out: Folder to write to.
-        name: Start of the file names: NAME_tracks.csv, NAME_tracksMeta.csv, NAME_recordingMeta.csv. If left out, the
-            name of the recording.
-        compression: gz, xz, or nothing.
+        name: Beginning of the file names, as in NAME_tracks.csv. Default: the name of the recording.
+        compression: gz or xz. Default: none.
         json: Print JSON.
     """
-    recording = _load(file)
+    recording = load(_path(file))
     dotted = compression if compression.startswith(".") or not compression else f".{compression}"
     files = save(recording, out, name, dotted)
     if json:
@@ -121,12 +118,11 @@ def export(
 def validate(files: Files = (), /, *, json: bool = False) -> None:
     """Check recordings and compare their traffic with published statistics.
 
-    Exit status 1 if a file cannot be read or vehicles overlap. The other files of a folder are checked all the same.
-    The recordings of the package must also be within the accepted ranges. Another road may have other numbers.
+    The exit status is 1 if a file cannot be read, or if vehicles overlap. Every file of a folder is checked. Only the
+    numbers of Tacit's own recordings are judged, because other roads have other traffic.
 
     Args:
-        files: Recordings, or folders of them. If left out, those of the package that resemble the road of the published
-            numbers.
+        files: Recordings, or folders of them. Default: those of Tacit that resemble the published road.
         json: Print JSON.
     """
     results = list(tried([path for file in files for path in find(_path(file))] or compact.shipped()))
@@ -155,7 +151,7 @@ def validate(files: Files = (), /, *, json: bool = False) -> None:
         raise UserError(next(iter(bad.values())))
     wrong = [row.meaning for row in rows if not row.ok]
     if bad:
-        raise RunFailed(f"{len(bad)} of {len(results)} recordings cannot be used; the others can, with skip_bad")
+        raise RunFailed(f"{len(bad)} of {len(results)} recordings cannot be used; skip_bad=true uses the rest")
     if crashed:
         raise RunFailed(f"vehicles overlap in {', '.join(crashed)}")
     if wrong and not files:
@@ -197,10 +193,6 @@ def _list(recordings: Sequence[Recording], json: bool) -> None:
     for about in summaries:
         table.add_row(about["name"], *(number(about.get(key)) for key in columns))
     print_table(table)
-
-
-def _load(file: str) -> Recording:
-    return load(_path(file))
 
 
 def _path(file: str) -> Path:

@@ -1,10 +1,13 @@
-"""Take a learned cost to another environment: train a fresh agent there on the frozen cost, judge it by the true one.
+"""Use a learned cost in another environment: train a fresh agent there, and count how often it violates.
 
   tacit transfer RUN --to ENV [--steps N] [--seed S]
 
-The cost finds its inputs by name, so ENV must have all of them. To learn a cost that can travel, say what it may read:
+The cost finds its inputs by name, so ENV must have all of them. When you learn a cost for transfer, choose inputs that
+both environments have:
+
   tacit learn mce tacit/Ant-v0 --inputs x_position y_position
-With --shared, inputs that ENV lacks are left out of an additive cost, and what they priced is free there.
+
+With --shared, inputs that ENV lacks are left out of an additive cost. What they alone forbade is allowed there.
 
 Examples:
   tacit transfer mce-ant-s0-3fa1b2c4 --to tacit/Point-v0
@@ -18,8 +21,7 @@ from typing import Annotated
 
 import tyro
 
-from tacit.commands import RunPath, open_run
-from tacit.commands.environment import EnvOptions, Options
+from tacit.commands import EnvOptions, Options, RunPath, open_run
 from tacit.commands.retrain import Agent, FreshAgent
 
 Target = Annotated[str, tyro.conf.arg(metavar="ENV")]
@@ -37,8 +39,7 @@ def transfer(
     """Train on the frozen cost in another environment.
 
     Args:
-        run: Run folder with a learned cost, the beginning of its name within ./runs, or `latest`.
-        to: Environment to take the cost to: one of `tacit envs`, or your own as module:Name-v0.
+        to: The other environment: one of `tacit envs`, or your own as module:Name-v0.
         shared: Leave out the inputs that ENV does not have (additive costs only).
         agent: Options of the fresh agent.
         options: Options of ENV.

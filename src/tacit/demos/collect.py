@@ -14,7 +14,7 @@ from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make
 from tacit.envs.families import Options
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import scripted_expert
-from tacit.envs.registry import autoreset_mode, feature_names, flatten, make_vec, origin, rows
+from tacit.envs.registry import feature_names, flatten, make_vec, origin, required_autoreset, rows
 from tacit.errors import UserError
 from tacit.forward.soft_policy_iteration import plan
 
@@ -41,7 +41,7 @@ def collect(
     card: Mapping[str, Any] | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> Demonstrations:
-    """Record n complete episodes of an agent in a vector environment that resets its copies by itself.
+    """Record n complete episodes of an agent in a vector environment that resets its copies automatically.
 
     The number of episodes per copy is fixed beforehand: taking whichever end first would favour short ones. True costs
     are kept if the environment reports info["cost"]. Choose among the episodes afterwards with `subset`. The policy
@@ -50,9 +50,7 @@ def collect(
     """
     if n < 1:
         raise UserError(f"at least one demonstration is needed, not {n}")
-    mode = autoreset_mode(env)
-    if mode not in ("SameStep", "NextStep"):
-        raise UserError(f"{env} does not reset its copies by itself: make it with AutoresetMode.SAME_STEP")
+    mode = required_autoreset(env)
     copies = env.num_envs
     quota = np.full(copies, n // copies) + (np.arange(copies) < n % copies)
     rng = np.random.default_rng([seed, 1])  # not the environment's stream
@@ -91,7 +89,7 @@ def collect(
 
 
 def _writable(options: Mapping[str, Any]) -> Options:
-    """The options that a card can hold. A warning names the others."""
+    """The options that can be written on a card. A warning names those that cannot."""
     writable = {}
     for key, value in options.items():
         try:

@@ -20,7 +20,8 @@ from tacit.demos.files import build, load, read_npz, save
 from tacit.envs.families import find_format, load_function
 from tacit.envs.registry import feature_names
 from tacit.errors import UserError
-from tacit.run.storage import atomic_write_text, read_bytes
+from tacit.run.disk import read_text
+from tacit.run.storage import atomic_write_text
 
 FALSE, TRUE = ("", "0", "false", "no"), ("1", "true", "yes")
 
@@ -108,8 +109,7 @@ def from_csv(
     One row per observation: the last row of an episode has an observation but no action, reward or cost. If the last
     observations were never recorded, `drop_unfinished` drops the actions whose outcome is unknown.
     """
-    text = _decode(path)
-    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    table = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     episodes: dict[str, list[tuple[int, dict[str, str]]]] = {}
     try:
         names = next((row for row in table if row), [])
@@ -130,13 +130,6 @@ def from_csv(
         return from_trajectories(trajectories, {**basis, **(card or {})})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def _decode(path: str | os.PathLike[str]) -> str:
-    try:
-        return read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file in UTF-8") from None
 
 
 class _Columns:

@@ -24,6 +24,7 @@ seed, versions      random seed; versions of the packages that made them
 expert, command     the run of the expert; the command that made it
 schema, statistics, sha256    in a file: its version, `Statistics`, and the hash of the arrays
 """
+ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
 FEW_DEMONSTRATIONS = 5
@@ -45,7 +46,7 @@ class Statistics(TypedDict):
     return_min: float
     return_max: float
     terminated_rate: float
-    """Share of trajectories that ended by themselves, not by a time limit."""
+    """Share of trajectories that the environment ended, not a time limit."""
     violation_rate_step: float | None
     """Share of steps with a positive true cost; None when costs are unknown."""
     violation_rate_episode: float | None
@@ -65,7 +66,7 @@ class Trajectory:
     costs: np.ndarray | None
     """(T,) true costs, or None when they are not known."""
     terminated: bool
-    """Ended by itself (goal, fall), not by a time limit."""
+    """Ended by the environment (goal, fall), not by a time limit."""
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -89,7 +90,7 @@ class Demonstrations:
     lengths: np.ndarray
     """(n,) steps of each trajectory."""
     terminated: np.ndarray
-    """(n,) booleans: the last step ended the episode by itself, not by a time limit."""
+    """(n,) booleans: the environment ended the episode with its last step; no time limit did."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """What is known about them: env, env_kwargs, feature_names, source, seed, versions, ... (plain JSON)."""
 
@@ -209,15 +210,7 @@ class Demonstrations:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, without `costs` when they are unknown."""
-        named = {
-            "observations": self.observations,
-            "actions": self.actions,
-            "rewards": self.rewards,
-            "costs": self.costs,
-            "lengths": self.lengths,
-            "terminated": self.terminated,
-        }
-        return {name: array for name, array in named.items() if array is not None}
+        return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
 
     @cached_property
     def sha256(self) -> str:

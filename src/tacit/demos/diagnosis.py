@@ -1,4 +1,4 @@
-"""Why do steps not fit? Try the usual mistakes, one after the other, and see which one makes the error vanish."""
+"""Why steps do not fit: undo the usual mistakes one by one, and see which one makes the error vanish."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from tacit.demos.data import Demonstrations
-from tacit.demos.evidence import change_scale, tables
-from tacit.demos.stepping import Stepper
+from tacit.demos.evidence import change_scale, error_sizes, tables
+from tacit.demos.stepping import Stepper, rows_of
 
 Array = NDArray[Any]
 FACTORS = (np.pi / 180, 180 / np.pi, 1e-3, 1e3, 1e-2, 1e2, 3.6, 1 / 3.6, -1.0)
@@ -58,10 +58,7 @@ def diagnose(
 def median_error(stepper: Stepper, sample: Sample) -> float:
     """Median error of the steps, as in `replay`."""
     scale = change_scale(sample.before, sample.after)
-    outcomes = [stepper.step(o, a) for o, a in zip(sample.before, sample.actions, strict=True)]
-    simulated = np.stack([np.ravel(outcome.observation) for outcome in outcomes]).astype(np.float64)
-    off = np.minimum(np.abs(simulated - sample.after) / scale, 10.0)
-    return float(np.median(np.sqrt((off**2).mean(axis=1))))
+    return float(np.median(error_sizes(stepper.steps(sample.before, sample.actions), sample.after, scale)))
 
 
 def _candidates(
@@ -117,8 +114,7 @@ def _assignment(sample: Sample, stepper: Stepper, reference: Demonstrations | No
     if reference is not None and reference.observations[0].size == sample.before.shape[1]:
         before, _, after = tables(reference)
     else:
-        before = stepper.own.before
-        after = np.stack([np.ravel(outcome.observation) for outcome in stepper.own.after]).astype(np.float64)
+        before, after = stepper.own.before, rows_of(stepper.own.after)
     wanted, given = _marks(before, after), _marks(sample.before, sample.after)
     scale = np.maximum(np.abs(wanted).max(axis=1, keepdims=True), 1e-9)
     distance = np.stack([np.abs(np.arcsinh((wanted[j] - given) / scale[j])).sum(axis=1) for j in range(len(wanted))])

@@ -1,4 +1,4 @@
-"""What demonstrations show without a simulator: jumps, actions that do nothing, entries that never change, short ends.
+"""What checks of demonstrations find, and what can be found without a simulator: jumps, idle actions, short ends.
 
 A linear model predicts every change of the observations from observation and action,
 
@@ -10,13 +10,14 @@ that are missing. If the actions explain nothing, or another row's actions expla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.demos.data import Demonstrations
+from tacit.errors import listed
 
 Array = NDArray[Any]
 MOST_STEPS = 20_000
@@ -25,6 +26,17 @@ JUMP = 12.0
 """A jump, in units of the 99th percentile of residuals."""
 SLACK = 2
 """Steps by which an episode may miss the horizon without being short: importing can cost the first and the last one."""
+FITS, VERSION, SHIFTED = "fits", "another simulator version", "shifted by one"
+UNITS, OTHER, JOINED = "another unit or order", "not this task", "steps that do not follow"
+NOT_REPLAYED = "not replayed"
+TOLERANCE = 0.02
+"""Median error of a step up to which a file fits, if the environment repeats its own steps as well."""
+KNOWN = 0.45
+"""Median error of a step up to which the simulator knows the file's dynamics at all."""
+STRAY = 0.5
+"""Error of a single step that does not follow, in a file whose other steps fit."""
+FAR = 3.0
+"""The same in an environment that does not repeat its own steps exactly."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,43 @@ class Finding:
     level: str
     """"good", "note", "doubt" or "wrong"."""
     text: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result."""
+
+    verdict: str
+    findings: tuple[Finding, ...]
+    """The verdict in words first."""
+    replayed: int = 0
+    steps: int = 0
+    errors: dict[int, float] = field(default_factory=dict)
+    """{shift: mean error of a step}"""
+    entries: tuple[tuple[str, float], ...] = ()
+    """(name, median error) of the entries, the worst first."""
+
+    @property
+    def level(self) -> str:
+        order = ("good", "note", "doubt", "wrong")
+        worst = max((order.index(finding.level) for finding in self.findings), default=0)
+        return "good" if order[worst] == "note" else order[worst]
+
+    def texts(self, *levels: str) -> list[str]:
+        return [finding.text for finding in self.findings if finding.level in levels]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "level": self.level}
+
+
+def deviations(simulated: Array, recorded: Array, scale: Array) -> Array:
+    """(steps, entries) in units of the usual change of an entry in one step, at most 10."""
+    return np.asarray(np.minimum(np.abs(simulated - recorded) / scale, 10.0))
+
+
+def error_sizes(simulated: Array, recorded: Array, scale: Array) -> Array:
+    """(steps,) root mean square of the deviations over entries."""
+    return np.asarray(np.sqrt((deviations(simulated, recorded, scale) ** 2).mean(axis=1)))
 
 
 def tables(demos: Demonstrations) -> tuple[Array, Array, Array]:
@@ -72,7 +121,7 @@ def short_episodes(demos: Demonstrations, horizon: int | None) -> Array:
 
 
 def shortness(demos: Demonstrations, horizon: int | None) -> list[Finding]:
-    """Say that episodes stop early, and what to do."""
+    """A finding if episodes stop early, with advice."""
     short = short_episodes(demos, horizon)
     if not len(short):
         return []
@@ -93,14 +142,13 @@ def shortness(demos: Demonstrations, horizon: int | None) -> list[Finding]:
 
 
 def statistics(demos: Demonstrations, names: tuple[str, ...] | None = None) -> list[Finding]:
-    """Everything that can be said without stepping the environment."""
+    """All findings that need no environment."""
     before, actions, after = tables(demos)
     labels = names or tuple(f"obs[{i}]" for i in range(before.shape[1]))
     findings = []
     still = [label for label, column in zip(labels, before.T, strict=False) if (column == column[0]).all()]
     if still:
-        more = f" and {len(still) - 5} more" if len(still) > 5 else ""
-        findings.append(Finding("note", f"entries that never change: {', '.join(still[:5])}{more}"))
+        findings.append(Finding("note", f"entries that never change: {listed(still, 5)}"))
     if (actions == actions[0]).all() and len(actions) > 1:
         findings.append(Finding("doubt", "every action is the same"))
     if len(before) > 10 * (before.shape[1] + actions.shape[1]):
@@ -142,7 +190,7 @@ def _dynamics(demos: Demonstrations, before: Array, actions: Array, after: Array
 
 
 def _explained(demos: Demonstrations, before: Array, actions: Array, after: Array, shift: int) -> float:
-    """What the actions of a neighbouring row explain."""
+    """Share of the changes that the actions of a neighbouring row explain."""
     inner = np.ones(len(before), bool)
     first, last = demos.step_offsets, demos.step_offsets + demos.lengths - 1
     inner[last if shift > 0 else first] = False

@@ -6,7 +6,6 @@ and the hash last, so that a damaged or hostile file ends in one sentence and no
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import zipfile
@@ -16,13 +15,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from tacit.demos.data import SCHEMA, Card, Demonstrations
+from tacit.demos.data import ARRAYS, SCHEMA, Card, Demonstrations
 from tacit.envs.families import find_family, find_format, load_function
-from tacit.errors import UserError
+from tacit.errors import UserError, readable
 from tacit.run import disk
-from tacit.run.storage import GROWTH, atomic_open, from_json, may_unpack, to_json
+from tacit.run.storage import GROWTH, from_json, may_unpack, npy_bytes, to_json, write_zip
 
-ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated")
 CARD = "card.json"
 MAX_CARD_BYTES = 1 << 20
 MAX_BYTES = 1 << 30
@@ -41,22 +39,9 @@ def save(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     """Write a demonstration file, whole or not at all. Equal content gives equal bytes."""
     if Path(path).suffix != ".npz":
         raise UserError(f"a demonstration file is called something.npz, not {os.fspath(path)!r}")
-    card = to_json(demos.full_card(), indent=2) + "\n"
-    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        # A fixed date: the bytes depend on nothing but the content.
-        archive.writestr(_member(CARD), card.encode("utf-8"))
-        for name, array in demos.arrays().items():
-            buffer = io.BytesIO()
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            np.lib.format.write_array(buffer, little, version=(1, 0), allow_pickle=False)
-            archive.writestr(_member(f"{name}.npy"), buffer.getvalue())
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_DEFLATED
-    info.external_attr = 0o644 << 16
-    return info
+    members = {CARD: (to_json(demos.full_card(), indent=2) + "\n").encode("utf-8")}
+    members |= {f"{name}.npy": npy_bytes(array) for name, array in demos.arrays().items()}
+    write_zip(path, members, zipfile.ZIP_DEFLATED)
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Demonstrations:
@@ -112,23 +97,15 @@ def read_npz(
 
     With `foreign` the arrays may have any names, and arrays of objects are read by it.
     """
-    file = disk.reading(path)
-    try:
-        with file, zipfile.ZipFile(file) as archive:
-            members = _checked_members(path, archive, max_bytes, any_name=foreign is not None)
-            arrays = {
-                name.removesuffix(".npy"): _member_array(path, archive, info, foreign)
-                for name, info in members.items()
-                if name != CARD
-            }
-            card = None if CARD not in members else from_json(archive.read(members[CARD]))
-    except UserError:
-        raise
-    except Exception as error:  # zip, deflate, array header and JSON parsers raise a dozen types on damaged input
-        raise UserError(
-            f"{path} is not a readable demonstration file (truncated or damaged?): {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}; get it again or re-create it"
-        ) from None
+    damaged = f"{path} is not a readable demonstration file (truncated or damaged? get it again or re-create it)"
+    with disk.reading(path) as file, readable(damaged), zipfile.ZipFile(file) as archive:
+        members = _checked_members(path, archive, max_bytes, any_name=foreign is not None)
+        arrays = {
+            name.removesuffix(".npy"): _member_array(path, archive, info, foreign)
+            for name, info in members.items()
+            if name != CARD
+        }
+        card = None if CARD not in members else from_json(archive.read(members[CARD]))
     if card is not None and not isinstance(card, dict):
         raise UserError(f"{path}: {CARD} must be a JSON object")
     return arrays, card

@@ -14,7 +14,7 @@ of the row after. What cannot be replayed is judged by statistics alone (`eviden
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,7 @@ from numpy.typing import NDArray
 from tacit.demos import evidence
 from tacit.demos.data import Demonstrations
 from tacit.demos.diagnosis import Sample, diagnose
-from tacit.demos.evidence import Finding
-from tacit.demos.replay_whole import check_grid, check_highway, is_highway
-from tacit.demos.stepping import Outcome, Stepper, find_stepper, quiet
-from tacit.demos.verdict import (
+from tacit.demos.evidence import (
     FAR,
     FITS,
     JOINED,
@@ -39,14 +36,17 @@ from tacit.demos.verdict import (
     UNITS,
     VERSION,
     Check,
+    Finding,
     deviations,
     error_sizes,
 )
-from tacit.envs.capabilities import capabilities
+from tacit.demos.stepping import Stepper, find_stepper, quiet, rows_of
+from tacit.envs.capabilities import Replayed, capabilities
 from tacit.envs.options import exact_model
 from tacit.envs.registry import feature_names, find_spec, make
 
 Array = NDArray[Any]
+Names = tuple[str, ...] | None
 SAMPLE, SUSPECTS, ENDS, SHIFTS = 200, 40, 40, 100
 """Steps that are replayed: at random, those with the largest jumps, last steps of trajectories, and shifted ones."""
 LOOSEST = 0.2
@@ -60,21 +60,25 @@ def check(
 
     reference: demonstrations of the same environment that are known to fit, to recognise another order of entries by.
     """
-    model = env if hasattr(env, "states_of") else capabilities(env).model
-    if model is not None:
-        return check_grid(demos, model)
-    if is_highway(env):
-        return check_highway(demos, env)
+    if hasattr(env, "states_of"):
+        return check_grid(demos, env)
+    can = capabilities(env)
+    if can.model is not None:
+        return check_grid(demos, can.model)
+    if can.replay_episodes is not None:
+        return check_episodes(demos, can.replay_episodes)
     names = feature_names(env)
-    horizon = capabilities(env).horizon
-    always = [*evidence.shortness(demos, horizon)]
+    always = evidence.shortness(demos, can.horizon)
     with quiet():
         stepper = find_stepper(env)
-        if stepper is not None and own_error(stepper) <= KNOWN:
-            return _replayed(demos, stepper, names, always, every, seed, reference)
-    why = "its state cannot be set"
-    if stepper is not None:
-        why = "its observations do not show enough of its state, or its steps are random"
+        why = "its state cannot be set"
+        if stepper is not None and stepper.own_error <= KNOWN:
+            replay = _Replay(demos, stepper, every, seed)
+            if len(replay.random):
+                return replay.check(names, always, reference)
+            why = "every observation is clipped"
+        elif stepper is not None:
+            why = "its observations do not show enough of its state, or its steps are random"
     text = f"not replayed, because {why}; only statistics were looked at"
     findings = (Finding("note", text), *evidence.statistics(demos, names), *always)
     return Check(NOT_REPLAYED, findings, steps=demos.n_steps)
@@ -95,218 +99,259 @@ def check_in(env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, 
         env.close()
 
 
-def own_error(stepper: Stepper) -> float:
-    """Error (1) of the environment's own steps, 95th percentile: what it cannot repeat, or does not show."""
-    own = stepper.own
-    after = np.stack([outcome.observation for outcome in own.after]).astype(np.float64)
-    clear = np.flatnonzero(stepper.shows(own.before))
-    if len(clear) < 10:
-        return float("inf")
-    some = clear[np.linspace(0, len(clear) - 1, min(60, len(clear))).astype(int)]
-    again = [stepper.step(own.before[i], own.actions[i]) for i in some]
-    sizes = error_sizes(_stack(again), after[some], evidence.change_scale(own.before, after))
-    return float(np.quantile(sizes, 0.95))
+class _Replay:
+    """A sample of recorded steps beside what the environment makes of them."""
 
+    def __init__(self, demos: Demonstrations, stepper: Stepper, every: bool, seed: int) -> None:
+        self.demos, self.stepper = demos, stepper
+        self.before, actions, self.after = evidence.tables(demos)
+        self.actions = demos.actions if demos.actions.ndim == 1 else actions
+        self.scale = evidence.change_scale(self.before, self.after)
+        chosen, drawn = self._chosen(actions, every, np.random.default_rng(seed))
+        self.chosen = chosen[stepper.shows(self.before[chosen])]
+        self.random = np.flatnonzero(np.isin(self.chosen, drawn))
+        """Positions among the chosen steps of those drawn at random."""
 
-def _stack(outcomes: Sequence[Outcome]) -> Array:
-    return np.stack([np.ravel(outcome.observation) for outcome in outcomes]).astype(np.float64)
+    def _chosen(self, actions: Array, every: bool, rng: np.random.Generator) -> tuple[Array, Array]:
+        """(steps to replay, those of them that are drawn at random)."""
+        demos, drawn = self.demos, rng.permutation(self.demos.n_steps)
+        if every:
+            return np.sort(drawn), drawn
+        drawn = drawn[:SAMPLE]
+        suspects = np.argsort(-evidence.residuals(self.before, actions, self.after)[0])[:SUSPECTS]
+        ends = rng.permutation(demos.step_offsets + demos.lengths - 1)[:ENDS]
+        return np.unique(np.concatenate([drawn, suspects, ends])), drawn
 
+    def check(self, names: Names, always: list[Finding], reference: Demonstrations | None) -> Check:
+        """Step, compare, and judge."""
+        demos, stepper, chosen = self.demos, self.stepper, self.chosen
+        self.outcomes = [stepper.step(self.before[i], self.actions[i]) for i in chosen]
+        by_entry = deviations(rows_of(self.outcomes), self.after[chosen], self.scale)
+        size = np.sqrt((by_entry**2).mean(axis=1))
+        floor = stepper.own_error
+        bound = max(TOLERANCE, min(2.0 * floor, LOOSEST))
+        self.by_shift = {0: _mean(size[self.random]), **{shift: self._shifted(shift) for shift in (-1, 1)}}
+        entry_error = np.median(by_entry[self.random], axis=0)
+        labels = names or tuple(f"obs[{i}]" for i in range(self.before.shape[1]))
+        entries = tuple((labels[j], float(entry_error[j])) for j in np.argsort(-entry_error))
+        stray = chosen[size > (STRAY if floor < 1e-3 else FAR)]
+        fits = float(np.median(size[self.random])) <= bound
+        verdict, text = self._verdict(fits, stray, labels, reference)
+        findings = [Finding({FITS: "good", VERSION: "doubt"}.get(verdict, "wrong"), text)]
+        if verdict in (FITS, JOINED):
+            findings += self._rewards(bound if verdict == FITS else max(bound, 0.1)) + self._costs() + self._ends()
+        if stepper.hidden:
+            listed = ", ".join(stepper.hidden[:4])
+            findings.append(Finding("note", f"the observations do not show {listed}: that part could not be checked"))
+        return Check(verdict, (*findings, *always), len(chosen), demos.n_steps, self.by_shift, entries)
 
-def _replayed(
-    demos: Demonstrations,
-    stepper: Stepper,
-    names: tuple[str, ...] | None,
-    always: list[Finding],
-    every: bool,
-    seed: int,
-    reference: Demonstrations | None,
-) -> Check:
-    before, actions, after = evidence.tables(demos)
-    given = demos.actions if demos.actions.ndim == 1 else actions
-    scale = evidence.change_scale(before, after)
-    rng = np.random.default_rng(seed)
-    chosen, random = _chosen(demos, before, actions, after, every, rng)
-    clear = stepper.shows(before[chosen])
-    if not clear[random].any():
-        note = Finding("note", "not replayed, because every observation is clipped")
-        return Check(NOT_REPLAYED, (note, *evidence.statistics(demos, names), *always), steps=demos.n_steps)
-    kept = np.flatnonzero(clear)
-    chosen, random = chosen[kept], np.flatnonzero(np.isin(kept, random))
-    outcomes = [stepper.step(before[i], given[i]) for i in chosen]
-    by_entry = deviations(_stack(outcomes), after[chosen], scale)
-    size = np.sqrt((by_entry**2).mean(axis=1))
-    floor = own_error(stepper)
-    bound = max(TOLERANCE, min(2.0 * floor, LOOSEST))
-    by_shift = {0: _mean(size[random])}
-    for shift in (-1, 1):
-        by_shift[shift] = _shifted(demos, stepper, before, given, after, scale, chosen[random][:SHIFTS], shift)
-    entry_error = np.median(by_entry[random], axis=0)
-    labels = names or tuple(f"obs[{i}]" for i in range(before.shape[1]))
-    order = np.argsort(-entry_error)
-    entries = tuple((labels[j], float(entry_error[j])) for j in order)
-    stray = size > (STRAY if floor < 1e-3 else FAR)
-    sample = Sample(before[chosen[random]], given[chosen[random]], after[chosen[random]])
-    fits = float(np.median(size[random])) <= bound
-    verdict, text = _verdict(demos, stepper, by_shift, fits, stray, chosen, sample, labels, reference)
-    level = {FITS: "good", VERSION: "doubt"}.get(verdict, "wrong")
-    findings = [Finding(level, text)]
-    if verdict in (FITS, JOINED):
-        loose = bound if verdict == FITS else max(bound, 0.1)
-        findings += _rewards(demos, chosen, outcomes, loose, stepper) + _costs(demos, chosen, outcomes)
-        findings += _ends(demos, chosen, outcomes)
-    if stepper.hidden:
-        listed = ", ".join(stepper.hidden[:4])
-        findings.append(Finding("note", f"the observations do not show {listed}: that part could not be checked"))
-    return Check(verdict, (*findings, *always), len(chosen), demos.n_steps, by_shift, entries)
+    def _shifted(self, shift: int) -> float:
+        """Mean error (1) with the action of a neighbouring row of the same trajectory."""
+        some = self.chosen[self.random][:SHIFTS]
+        first, which = self.demos.step_offsets, np.searchsorted(self.demos.step_offsets, some, side="right") - 1
+        other = some + shift
+        inside = (other >= first[which]) & (other < (first + self.demos.lengths)[which])
+        some, other = some[inside], other[inside]
+        if not len(some):
+            return float("nan")
+        simulated = self.stepper.steps(self.before[some], self.actions[other])
+        return _mean(error_sizes(simulated, self.after[some], self.scale))
+
+    def _verdict(
+        self, fits: bool, stray: Array, labels: tuple[str, ...], reference: Demonstrations | None
+    ) -> tuple[str, str]:
+        """(verdict, in words)."""
+        by_shift, here = self.by_shift, self.by_shift[0]
+        shift = min((-1, 1), key=lambda s: np.nan_to_num(by_shift[s], nan=np.inf))
+        if here > TOLERANCE and by_shift[shift] < min(0.4 * here, KNOWN):
+            row = "next" if shift > 0 else "previous"
+            return SHIFTED, (
+                f"shifted by one: a step fits with the action of the {row} row (error {by_shift[shift]:.2g}, without "
+                f"the shift {here:.2g}). Import the original file with --shift {shift}"
+            )
+        if fits and len(stray):
+            return JOINED, _stray_text(self.demos, stray)
+        if fits:
+            return FITS, f"fits: a replayed step lands {here:.2g} of a usual change away from the recorded one"
+        drawn = self.chosen[self.random]
+        sample = Sample(self.before[drawn], self.actions[drawn], self.after[drawn])
+        explanation = diagnose(self.stepper, sample, labels, here, reference)
+        if explanation is not None:
+            return UNITS, f"another unit or order: {explanation} (error {here:.2g})"
+        if here <= KNOWN and here < 0.7 * np.nan_to_num(by_shift[shift], nan=np.inf):
+            return VERSION, (
+                f"another simulator version: a replayed step lands {here:.2g} of a usual change away (0 is the same "
+                f"simulator, 1 another task). What is learned from it may be off by as much"
+            )
+        return OTHER, (
+            f"not this task: a replayed step lands {here:.2g} usual changes away, with neighbouring actions "
+            f"{by_shift[-1]:.2g} and {by_shift[1]:.2g}. Are these the entries of this environment, in its order and "
+            "units?"
+        )
+
+    # -- rewards, costs, ends -----------------------------------------------------------------------------------------
+
+    def _rewards(self, bound: float) -> list[Finding]:
+        demos, recorded = self.demos, self.demos.rewards[self.chosen]
+        simulated = np.array([outcome.reward for outcome in self.outcomes])
+        scale = max(float(demos.rewards.std()), float(simulated.std()), 1e-3 * float(np.abs(simulated).max()), 1e-9)
+        off = np.abs(recorded - simulated) / scale
+        share = float((off > max(0.05, 3 * bound)).mean())
+        if share < 0.05:
+            return [Finding("good", "the rewards are the environment's")]
+        design = np.column_stack([simulated, np.ones(len(simulated))])
+        (factor, offset), *_ = np.linalg.lstsq(design, recorded, rcond=None)
+        left = np.abs(design @ [factor, offset] - recorded) / max(float(recorded.std()), 1e-9)
+        if factor > 0 and np.quantile(left, 0.9) < 0.05:
+            return [Finding("doubt", f"the rewards are {factor:.4g} times the environment's, plus {offset:.3g}")]
+        return [
+            Finding(
+                "doubt",
+                f"{share:.0%} of the rewards are not the environment's (recorded {recorded.mean():.4g} per step, here "
+                f"{simulated.mean():.4g}): returns cannot be compared (`tacit demos import --rewards env`)",
+            )
+        ]
+
+    def _costs(self) -> list[Finding]:
+        costs = self.demos.costs
+        if costs is None or any(outcome.cost is None for outcome in self.outcomes):
+            return []
+        simulated = np.array([outcome.cost for outcome in self.outcomes], np.float64)
+        share = float(((costs[self.chosen] > 0) != (simulated > 0)).mean())
+        if share < 0.01:
+            return [Finding("good", "the costs are the environment's")]
+        return [Finding("doubt", f"{share:.0%} of the costs are not the environment's: was there another constraint?")]
+
+    def _ends(self) -> list[Finding]:
+        demos, chosen = self.demos, self.chosen
+        which = {int(step): i for i, step in enumerate(demos.step_offsets + demos.lengths - 1)}
+        ended = np.array([outcome.terminated for outcome in self.outcomes])
+        on_end = np.array([int(step) in which for step in chosen])
+        marked = np.array([int(step) in which and bool(demos.terminated[which[int(step)]]) for step in chosen])
+        unmarked, untrue = int((ended & on_end & ~marked).sum()), int((~ended & marked).sum())
+        findings = [
+            Finding("doubt", f"{count} of {int(on_end.sum())} trajectories {what}")
+            for count, what in (
+                (unmarked, "end in the environment, and are not marked"),
+                (untrue, "are marked as ended; the environment goes on"),
+            )
+            if count
+        ]
+        goes_on = np.flatnonzero(ended & ~on_end)
+        if len(goes_on):
+            place = demos.where("actions", int(chosen[goes_on[0]]))
+            findings.append(Finding("wrong", f"{place}: the environment ends here, and the trajectory goes on"))
+        return findings
 
 
 def _mean(sizes: Array) -> float:
-    """The mean, in which one step that is far off counts 2: actions that seldom change make most steps fit anyhow."""
+    """Mean error, each step counted as 2 at most. (A median would miss a shift where actions seldom change.)"""
     return float(np.minimum(sizes, 2.0).mean())
-
-
-def _chosen(
-    demos: Demonstrations, before: Array, actions: Array, after: Array, every: bool, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """(steps to replay, positions among them of the ones drawn at random)."""
-    drawn = rng.permutation(demos.n_steps)
-    if every:
-        return np.sort(drawn), np.arange(demos.n_steps)
-    drawn = drawn[:SAMPLE]
-    suspects = np.argsort(-evidence.residuals(before, actions, after)[0])[:SUSPECTS]
-    last = demos.step_offsets + demos.lengths - 1
-    ends = rng.permutation(last)[:ENDS]
-    chosen = np.unique(np.concatenate([drawn, suspects, ends]))
-    return chosen, np.flatnonzero(np.isin(chosen, drawn))
-
-
-def _shifted(
-    demos: Demonstrations,
-    stepper: Stepper,
-    before: Array,
-    actions: Array,
-    after: Array,
-    scale: Array,
-    some: Array,
-    shift: int,
-) -> float:
-    """Mean error (1) with the action of a neighbouring row of the same trajectory."""
-    which = np.searchsorted(demos.step_offsets, some, side="right") - 1
-    other = some + shift
-    inside = (other >= demos.step_offsets[which]) & (other < (demos.step_offsets + demos.lengths)[which])
-    some, other = some[inside], other[inside]
-    if not len(some):
-        return float("nan")
-    simulated = _stack([stepper.step(before[i], actions[j]) for i, j in zip(some, other, strict=True)])
-    return _mean(error_sizes(simulated, after[some], scale))
-
-
-def _verdict(
-    demos: Demonstrations,
-    stepper: Stepper,
-    by_shift: dict[int, float],
-    fits: bool,
-    stray: Array,
-    chosen: Array,
-    sample: Sample,
-    labels: tuple[str, ...],
-    reference: Demonstrations | None,
-) -> tuple[str, str]:
-    """(verdict, in words)."""
-    here = by_shift[0]
-    shift = min((-1, 1), key=lambda s: np.nan_to_num(by_shift[s], nan=np.inf))
-    if here > TOLERANCE and by_shift[shift] < min(0.4 * here, KNOWN):
-        row = "next" if shift > 0 else "previous"
-        return SHIFTED, (
-            f"shifted by one: a step fits with the action of the {row} row (error {by_shift[shift]:.2g}, without the "
-            f"shift {here:.2g}). Import the original file with --shift {shift}"
-        )
-    if fits:
-        if stray.any():
-            return JOINED, _stray_text(demos, chosen[stray])
-        return FITS, f"fits: a replayed step lands {here:.2g} of a usual change away from the recorded one"
-    explanation = diagnose(stepper, sample, labels, here, reference)
-    if explanation is not None:
-        return UNITS, f"another unit or order: {explanation} (error {here:.2g})"
-    if here <= KNOWN and here < 0.7 * np.nan_to_num(by_shift[shift], nan=np.inf):
-        return VERSION, (
-            f"another simulator version: a replayed step lands {here:.2g} of a usual change away (0 is the same "
-            f"simulator, 1 another task). What is learned from it may be off by as much"
-        )
-    return OTHER, (
-        f"not this task: a replayed step lands {here:.2g} usual changes away, with neighbouring actions "
-        f"{by_shift[-1]:.2g} and {by_shift[1]:.2g}. Are these the entries of this environment, in its order and units?"
-    )
 
 
 def _stray_text(demos: Demonstrations, steps: Array) -> str:
     more = f" and {len(steps) - 1} more of the replayed ones" if len(steps) > 1 else ""
     return (
         f"steps that do not follow: {demos.where('actions', int(steps[0]))}{more} cannot lead where the file says. "
-        "The others do. Are episodes joined, or rows missing? Cut the trajectories there"
+        "All other replayed steps do. Are episodes joined, or rows missing? Cut the trajectories there"
     )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Rewards, costs, ends
+# Gridworlds
 
 
-def _rewards(
-    demos: Demonstrations, chosen: Array, outcomes: Sequence[Outcome], bound: float, stepper: Stepper
-) -> list[Finding]:
-    recorded = demos.rewards[chosen]
-    simulated = np.array([outcome.reward for outcome in outcomes])
-    scale = max(float(demos.rewards.std()), float(simulated.std()), 1e-3 * float(np.abs(simulated).max()), 1e-9)
-    off = np.abs(recorded - simulated) / scale
-    share = float((off > max(0.05, 3 * bound)).mean())
-    if share < 0.05:
-        return [Finding("good", "the rewards are the environment's")]
-    design = np.column_stack([simulated, np.ones(len(simulated))])
-    (factor, offset), *_ = np.linalg.lstsq(design, recorded, rcond=None)
-    left = np.abs(design @ [factor, offset] - recorded) / max(float(recorded.std()), 1e-9)
-    if factor > 0 and np.quantile(left, 0.9) < 0.05:
-        return [Finding("doubt", f"the rewards are {factor:.4g} times the environment's, plus {offset:.3g}")]
-    return [
-        Finding(
-            "doubt",
-            f"{share:.0%} of the rewards are not the environment's (recorded {recorded.mean():.4g} per step, here "
-            f"{simulated.mean():.4g}): returns cannot be compared. `tacit demos import --rewards env` replaces them",
+def check_grid(demos: Demonstrations, grid: Any) -> Check:
+    """Log-probability of every move under the exact model, with the actions of this row and of its neighbours.
+
+    Cells, starts, goals, rewards and costs are checked in `check.problems`, move by move.
+    """
+    states = grid.states_of(demos.observations)
+    short = evidence.shortness(demos, grid.horizon)
+    if (states < 0).any() or demos.actions.dtype.kind not in "iu":
+        text = "not this task: there are cells or actions that the map does not have"
+        return Check(OTHER, (Finding("wrong", text), *short), steps=demos.n_steps)
+    before, after = states[demos.rows_before], states[demos.rows_before + 1]
+    by_shift = {shift: _mean_log(demos, grid, before, after, shift) for shift in (-1, 0, 1)}
+    surprise = {shift: -value for shift, value in by_shift.items()}
+    best = min(surprise, key=lambda shift: surprise[shift])
+    impossible = probability(grid, before, demos.actions, after) <= 0
+    if best != 0 and surprise[best] < 0.6 * surprise[0] - 0.05:
+        row = "next" if best > 0 else "previous"
+        text = f"shifted by one: the moves fit the actions of the {row} row. Import the original with --shift {best}"
+        result, level = SHIFTED, "wrong"
+    elif impossible.any():
+        share = float(impossible.mean())
+        place = demos.where("actions", int(np.flatnonzero(impossible)[0]))
+        few = share < 0.1
+        result, level = JOINED if few else UNITS, "wrong"
+        meaning = "are episodes joined, or is the map another?" if few else "are actions numbered differently?"
+        text = f"{result}: {share:.0%} of the moves are impossible here, the first at {place}: {meaning}"
+    else:
+        result, level, text = FITS, "good", "fits: every move is possible in the exact model"
+    return Check(result, (Finding(level, text), *short), demos.n_steps, demos.n_steps, surprise)
+
+
+def probability(grid: Any, before: Array, actions: Array, after: Array) -> Array:
+    """(n,) of moving from a state to another with an action, under the exact model."""
+    known = (actions >= 0) & (actions < grid.n_actions)
+    safe = np.where(known, actions, 0)
+    reached = grid.targets[before] == after[:, None]
+    return np.where(known, (reached * grid.outcome_probabilities[before, safe]).sum(axis=1), 0.0)
+
+
+def _mean_log(demos: Demonstrations, grid: Any, before: Array, after: Array, shift: int) -> float:
+    inner = np.ones(demos.n_steps, bool)
+    if shift:
+        inner[demos.step_offsets if shift < 0 else demos.step_offsets + demos.lengths - 1] = False
+    rows = np.flatnonzero(inner)
+    if not len(rows):
+        return -np.inf
+    return float(np.log(probability(grid, before[rows], demos.actions[rows + shift], after[rows]) + 1e-3).mean())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Whole episodes
+
+
+def check_episodes(demos: Demonstrations, replay: Callable[[Array, Array, Array], Replayed]) -> Check:
+    """Play every trajectory from its start: the environment knows which episode begins with its first observation."""
+    short = evidence.shortness(demos, None)
+    replayed = replay(demos.observations[demos.row_offsets], demos.actions, demos.lengths)
+    unknown = np.flatnonzero(~replayed.known)
+    if len(unknown):
+        text = (
+            f"not this task: trajectory {unknown[0]} starts as no episode of this environment does ({len(unknown)} of "
+            f"{len(demos)}). Other recordings, other units, or shifted by one?"
         )
-    ]
+        findings = (Finding("wrong", text), *evidence.statistics(demos), *short)
+        return Check(OTHER, findings, steps=demos.n_steps)
+    before, _, after = evidence.tables(demos)
+    size = error_sizes(replayed.observations, after, evidence.change_scale(before, after))
+    stray = np.flatnonzero(size > STRAY)
+    median = float(np.median(size))
+    if median <= TOLERANCE and not len(stray):
+        result, level, text = FITS, "good", f"fits: every episode leads where it did (error {median:.2g})"
+    elif 0 < len(stray) < 0.2 * len(size):
+        result, level = JOINED, "wrong"
+        text = f"steps that do not follow: from {demos.where('actions', int(stray[0]))} on an episode leads elsewhere"
+    else:
+        result, level = OTHER, "wrong"
+        text = (
+            f"not this task: the episodes lead elsewhere (error {median:.2g}). Other units, order or rows of actions?"
+        )
+    findings = (Finding(level, text), *(_compared(demos, replayed) if result == FITS else ()), *short)
+    return Check(result, findings, demos.n_steps, demos.n_steps, {0: median})
 
 
-def _costs(demos: Demonstrations, chosen: Array, outcomes: Sequence[Outcome]) -> list[Finding]:
-    if demos.costs is None or any(outcome.cost is None for outcome in outcomes):
-        return []
-    simulated = np.array([outcome.cost for outcome in outcomes], np.float64)
-    share = float(((demos.costs[chosen] > 0) != (simulated > 0)).mean())
-    if share < 0.01:
-        return [Finding("good", "the costs are the environment's")]
-    return [Finding("doubt", f"{share:.0%} of the costs are not the environment's: was there another constraint?")]
-
-
-def _ends(demos: Demonstrations, chosen: Array, outcomes: Sequence[Outcome]) -> list[Finding]:
-    last = demos.step_offsets + demos.lengths - 1
-    which = {int(step): i for i, step in enumerate(last)}
+def _compared(demos: Demonstrations, replayed: Replayed) -> list[Finding]:
     findings = []
-    ended = np.array([outcome.terminated for outcome in outcomes])
-    on_end = np.array([int(step) in which for step in chosen])
-    marked = np.array([bool(demos.terminated[which[int(step)]]) if int(step) in which else False for step in chosen])
-    unmarked, untrue = int((ended & on_end & ~marked).sum()), int((~ended & marked).sum())
-    if unmarked:
-        findings.append(
-            Finding(
-                "doubt", f"{unmarked} of {int(on_end.sum())} trajectories end in the environment, and are not marked"
-            )
-        )
-    if untrue:
-        findings.append(
-            Finding(
-                "doubt", f"{untrue} of {int(on_end.sum())} trajectories are marked as ended; the environment goes on"
-            )
-        )
-    goes_on = np.flatnonzero(ended & ~on_end)
-    if len(goes_on):
-        place = demos.where("actions", int(chosen[goes_on[0]]))
-        findings.append(Finding("wrong", f"{place}: the environment ends here, and the trajectory goes on"))
+    different = np.abs(replayed.rewards - demos.rewards) > 1e-3
+    if different.any():
+        findings.append(Finding("doubt", f"{different.mean():.1%} of the rewards are not the environment's"))
+    if demos.costs is not None and ((demos.costs > 0) != (replayed.costs > 0)).any():
+        findings.append(Finding("doubt", "the costs are not the environment's: was there another constraint?"))
+    count = int((replayed.ended != demos.terminated).sum())
+    if count:
+        findings.append(Finding("doubt", f"{count} trajectories end differently from what the file says"))
     return findings

@@ -6,7 +6,7 @@
 An observation has to be turned into a state. An environment may declare how (`state_of`). Otherwise it is found out:
 the environment is run for a moment, and every number of its state is looked for among the entries of the observation,
 as a sum of them, or as the angle of a cosine and a sine. What is not shown (a robot's x, say) stays as after a reset.
-How much that matters is measured on steps of the environment's own: `replay.own_error`.
+How much that matters is measured on steps of the environment's own: `Stepper.own_error`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.demos.evidence import change_scale, error_sizes
 from tacit.envs.capabilities import StateAccess, capabilities
 from tacit.envs.registry import is_flat
 
@@ -72,6 +74,27 @@ class Stepper:
             _reset(self.env, None)
         return outcome
 
+    def steps(self, observations: Array, actions: Sequence[Any] | Array) -> Array:
+        """(n, entries) what the actions lead to."""
+        outcomes = [self.step(o, a) for o, a in zip(observations, actions, strict=True)]
+        return rows_of(outcomes)
+
+    @cached_property
+    def own_error(self) -> float:
+        """Error of the environment's own steps, 95th percentile: what it cannot repeat, or does not show."""
+        own, after = self.own, rows_of(self.own.after)
+        clear = np.flatnonzero(self.shows(own.before))
+        if len(clear) < 10:
+            return float("inf")
+        some = clear[np.linspace(0, len(clear) - 1, min(60, len(clear))).astype(int)]
+        again = self.steps(own.before[some], [own.actions[i] for i in some])
+        return float(np.quantile(error_sizes(again, after[some], change_scale(own.before, after)), 0.95))
+
+
+def rows_of(outcomes: Sequence[Outcome]) -> Array:
+    """(n, entries) the observations of outcomes, as numbers."""
+    return np.stack([np.ravel(outcome.observation) for outcome in outcomes]).astype(np.float64)
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -119,7 +142,7 @@ def find_stepper(env: gym.Env[Any, Any]) -> Stepper | None:
         return None
     try:
         own, states = _probe(env, access)
-    except Exception:  # an environment of others whose state is not what we take it for
+    except Exception:  # somebody's environment, whose state is not what we take it for
         return None
     state_of = can.state_of
     if can.state is not None and state_of is not None:

@@ -14,6 +14,9 @@ An environment of your own declares what it can as attributes of its class or in
                                  are checked by replaying them (`tacit demos validate`)
     state_of(observation)        the state for `set_state` that an observation shows, where it is not simply among its
                                  entries or a sum of them
+    replay_episodes(first, actions, lengths)
+                                 `Replayed`: whole episodes again, for an environment whose observations do not show its
+                                 state but whose first ones (n, obs) tell which episode begins
     use_threads(n)               step the copies of a batched environment with n threads
     step_arrays(actions)         (obs, reward, cost, terminated, truncated, final_obs) of a batched environment that
                                  resets in the same step: `step` without the dictionary, for speed
@@ -35,7 +38,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -111,6 +114,21 @@ class StateAccess:
     set: Callable[[Mapping[str, Array]], None]
 
 
+class Replayed(NamedTuple):
+    """Episodes that were played again with the same actions. Rows are steps, all episodes end to end."""
+
+    known: Flags
+    """(n,) does an episode of the environment begin with this observation? Unless all do, nothing is played."""
+    first: Array = np.zeros(0)
+    """(n, obs) the first observations."""
+    observations: Array = np.zeros(0)
+    """(steps, obs) what each step led to."""
+    rewards: Array = np.zeros(0)
+    costs: Array = np.zeros(0)
+    ended: Flags = np.zeros(0, np.bool_)
+    """(n,) did the environment end the episode with its last action?"""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What an environment can do; None where it does not say."""
@@ -133,6 +151,8 @@ class Capabilities:
     """Everything that the future depends on. For a vector environment: of all copies."""
     state_of: Callable[[Array], dict[str, Array]] | None = None
     """(obs,) observation -> the state that it shows."""
+    replay_episodes: Callable[[Array, Array, Array], Replayed] | None = None
+    """(first observations (n, obs), actions (steps, act), lengths (n,)) -> the same episodes, played again."""
     physical_state: StateAccess | None = None
     """Positions and velocities of a MuJoCo environment, without its random generator."""
     use_threads: Callable[[int], None] | None = None
@@ -163,6 +183,7 @@ def capabilities(env: Any) -> Capabilities:
         renders="rgb_array" in (declared("metadata") or {}).get("render_modes", ()),
         state=None if wrapped and _is_vector(env) else _copies_state(inner, copies) if copies else _state(inner),
         state_of=_function(declared("state_of")),
+        replay_episodes=_function(declared("replay_episodes")),
         physical_state=None if copies else _physical_state(inner),
         use_threads=_function(getattr(inner, "use_threads", None)),
         step_arrays=None if wrapped else _function(getattr(inner, "step_arrays", None)),
@@ -218,7 +239,7 @@ def _copies_state(env: Any, copies: Any) -> StateAccess | None:
     if any(state is None for state in states) or not all(_is_stateless(copy) for copy in copies):
         return None
     access = [state for state in states if state is not None]
-    limits: list[Any] = [wrapper for copy in copies for wrapper in _wrappers(copy) if isinstance(wrapper, TimeLimit)]
+    limits: list[Any] = [wrapper for copy in copies for wrapper in wrappers_of(copy) if isinstance(wrapper, TimeLimit)]
 
     def get() -> dict[str, Array]:
         parts = [state.get() for state in access]
@@ -235,11 +256,12 @@ def _copies_state(env: Any, copies: Any) -> StateAccess | None:
     return StateAccess(get, put)
 
 
-def _wrappers(env: Any) -> Iterator[Any]:
+def wrappers_of(env: Any) -> Iterator[Any]:
+    """The wrappers around an environment, from the outermost one inwards."""
     while isinstance(env, gym.Wrapper):
         yield env
         env = env.env
 
 
 def _is_stateless(env: Any) -> bool:
-    return all(isinstance(wrapper, STATELESS) for wrapper in _wrappers(env))
+    return all(isinstance(wrapper, STATELESS) for wrapper in wrappers_of(env))

@@ -13,17 +13,18 @@ whether there is an object (`present`). Slots without one are zeros. Observation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, GREY, Plane
-from tacit.envs.families import EnvInfo, Family, Options
-from tacit.envs.nav import DT, GOAL_RADIUS, TOP_SPEED, actions_towards, move_point
+from tacit.envs.nav import DT, GOAL_RADIUS, TOP_SPEED, actions_towards, move_point, progress
 from tacit.envs.rng_state import pack_rng
-from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, whole_number
+from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, completed, task_family
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -39,20 +40,13 @@ OWN = ("x", "y", "vx", "vy", "goal_dx", "goal_dy")
 OF_OBJECT = ("dx", "dy", "dvx", "dvy", "shy", "harmless", "present")
 SHY, PRESENT = 4, 6
 """Columns of a slot."""
-FAMILY = Family(
-    (
-        EnvInfo(
-            id=ENV_ID,
-            constraint="keep 0.8 away from the nearest moving object of one kind; the other kind is harmless",
-            horizon=HORIZON,
-            observation="Box(62): own position, velocity and goal; eight slots of objects",
-            action="Box(2): accelerations",
-            entry_point="tacit.envs.crowd:CrowdEnv",
-            vector_entry_point="tacit.envs.crowd:CrowdVectorEnv",
-        ),
-    ),
-    options="tacit.envs.crowd:complete_options",
-    expert="tacit.envs.crowd:CrowdExpert",
+FAMILY = task_family(
+    __name__,
+    "Crowd",
+    HORIZON,
+    constraint="keep 0.8 away from the nearest moving object of one kind; the other kind is harmless",
+    observation="Box(62): own position, velocity and goal; eight slots of objects",
+    action="Box(2): accelerations",
 )
 
 
@@ -128,11 +122,7 @@ class Crowd(Task):
         position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH)
         place, speed = move_objects(slots[..., :2], slots[..., 2:4])
         moved = np.concatenate([place, speed, slots[..., 4:]], axis=2).reshape(len(state), -1)
-        left = np.hypot(goal[:, 0] - position[:, 0], goal[:, 1] - position[:, 1])
-        before = np.hypot(goal[:, 0] - state[:, 0], goal[:, 1] - state[:, 1])
-        arrived = left < GOAL_RADIUS
-        reached = np.concatenate([position, velocity, goal, moved], axis=1)
-        return Moved(reached, before - left - 0.01 + arrived, arrived)
+        return Moved(np.concatenate([position, velocity, goal, moved], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
         """Everything, relative to the point mass, with the resolution of the sensors."""
@@ -170,40 +160,22 @@ class Crowd(Task):
         return plane.pixels()
 
 
-def complete_options(options: Mapping[str, Any]) -> Options:
-    """The options, checked, with the defaults."""
-    complete = {"objects": [3, 8], "horizon": HORIZON, **options}
-    Crowd(complete["objects"], complete["horizon"])
-    return complete
+complete_options = partial(completed, Crowd)
 
 
-class CrowdEnv(TaskEnv):
+class CrowdEnv(TaskEnv, task=Crowd):
     """One point mass among objects."""
 
-    def __init__(
-        self, objects: Sequence[int] | int = (3, 8), *, horizon: int = HORIZON, render_mode: str | None = None
-    ) -> None:
-        self.crowd = Crowd(objects, horizon)
-        super().__init__(self.crowd, render_mode)
+    task: Crowd
 
     def state_of(self, obs: Array) -> dict[str, Array]:
         """The state that an observation shows, for `set_state`; the generator is a new one."""
         rng = pack_rng(np.random.default_rng(0))
-        return {"world": self.crowd.state_of(obs), "steps": np.array(0), "rng": rng}
+        return {"world": self.task.state_of(obs), "steps": np.array(0), "rng": rng}
 
 
-class CrowdVectorEnv(TaskVectorEnv):
+class CrowdVectorEnv(TaskVectorEnv, task=Crowd):
     """`num_envs` point masses, each among objects of its own."""
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        objects: Sequence[int] | int = (3, 8),
-        *,
-        horizon: int = HORIZON,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(num_envs, Crowd(objects, horizon), render_mode)
 
 
 class CrowdExpert:

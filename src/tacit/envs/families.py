@@ -1,4 +1,4 @@
-"""Families of environments: what is known before one is made, and how other packages add their own.
+"""Families of environments: what is known before an environment is made, and how other packages add their own.
 
 A family is a `Family` named `FAMILY` in its module. Importing `tacit.envs` registers those of this package. A package
 of your own adds one by an entry point in its pyproject.toml:

@@ -1,4 +1,4 @@
-"""A learned cost that is fitted to one environment: its columns found, and what it knows nothing about told apart.
+"""A learned cost fitted to one environment: it finds its inputs by name, and tells what it knows nothing about.
 
 A cost is an estimate from what was seen. It has no say about an observation that is not finite (a broken sensor) or
 that lies outside of everything seen. Such an observation is *unknown*, and unknown counts as forbidden.
@@ -145,11 +145,9 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
 def threshold_of(cost: Cost, given: float | None) -> float | None:
     """The threshold that was given, or else the cost's own. UserError for NaN, which nothing exceeds."""
     threshold = cost.threshold if given is None else given
-    if threshold is None:
-        return None
-    if math.isnan(threshold):
+    if threshold is not None and math.isnan(threshold):
         raise UserError("the threshold is NaN: nothing would be forbidden")
-    return float(threshold)
+    return threshold
 
 
 def needed_threshold(cost: Cost, given: float | None, why: str) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tacit.envs.batched import reset_mask, step_info
+from tacit.envs.batched import check_render_mode, declare_options, reset_mask, step_info, whole_number
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.gridworld_render import render_image, render_text
 from tacit.envs.gridworld_spec import GridworldSpec, make_spec
@@ -30,6 +30,7 @@ from tacit.errors import UserError
 __all__ = ["ENV_ID", "FAMILY", "GridworldEnv", "GridworldSpec", "GridworldVectorEnv", "make_spec"]
 
 ENV_ID = "tacit/Gridworld-v0"
+Layout = str | os.PathLike[str] | GridworldSpec
 FAMILY = Family(
     (
         EnvInfo(
@@ -65,11 +66,8 @@ class _World:
 
     def _build(self, grid: GridworldSpec, observation: str, render_mode: str | None) -> gym.Space[Any]:
         """Set the attributes; returns the space of one observation."""
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise UserError(f"render_mode must be one of {', '.join(modes)} or None, not {render_mode!r}")
         self.grid = self.exact_model = grid
-        self.horizon, self.render_mode = grid.horizon, render_mode
+        self.horizon, self.render_mode = grid.horizon, check_render_mode(render_mode, self.metadata["render_modes"])
         self.feature_names: tuple[str, ...] = ("row", "column") if observation == "position" else ("state",)
         if observation == "position":
             self._as_observations: np.ndarray = grid.cells.astype(np.float32)
@@ -108,24 +106,14 @@ class GridworldVectorEnv(_World, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def __init__(
         self,
         num_envs: int = 1,
-        layout: str | os.PathLike[str] | GridworldSpec = "paper",
+        layout: Layout = "paper",
         *,
-        slip: float | None = None,
-        moves: int | None = None,
-        reward: str | None = None,
-        horizon: int | None = None,
-        discount: float | None = None,
-        slip_rule: str | None = None,
         observation: str = "position",
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, not {num_envs}")
-        grid = make_spec(
-            layout, slip=slip, moves=moves, reward=reward, horizon=horizon, discount=discount, slip_rule=slip_rule
-        )
-        self.num_envs = num_envs
-        self.single_observation_space = self._build(grid, observation, render_mode)
+        self.num_envs = whole_number("num_envs", num_envs)
+        self.single_observation_space = self._build(make_spec(layout, **options), observation, render_mode)
         self.single_action_space = gym.spaces.Discrete(self.grid.n_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -192,21 +180,13 @@ class GridworldEnv(_World, gym.Env[np.ndarray | np.int64, np.int64]):
 
     def __init__(
         self,
-        layout: str | os.PathLike[str] | GridworldSpec = "paper",
+        layout: Layout = "paper",
         *,
-        slip: float | None = None,
-        moves: int | None = None,
-        reward: str | None = None,
-        horizon: int | None = None,
-        discount: float | None = None,
-        slip_rule: str | None = None,
         observation: str = "position",
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        grid = make_spec(
-            layout, slip=slip, moves=moves, reward=reward, horizon=horizon, discount=discount, slip_rule=slip_rule
-        )
-        self.observation_space = self._build(grid, observation, render_mode)
+        self.observation_space = self._build(make_spec(layout, **options), observation, render_mode)
         self.action_space = gym.spaces.Discrete(self.grid.n_actions)
         self._state: int | None = None
         self._steps = 0
@@ -240,3 +220,7 @@ class GridworldEnv(_World, gym.Env[np.ndarray | np.int64, np.int64]):
         """Text or picture, as `render_mode` says."""
         drawn = self._draw(None if self._state is None else [self._state])
         return None if drawn is None else drawn[0]
+
+
+for _environment in (GridworldEnv, GridworldVectorEnv):
+    declare_options(_environment, make_spec)

@@ -13,7 +13,6 @@ cannot). Rows and columns are counted from 0 at the top left.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tacit.envs.families import Options
-from tacit.errors import UserError
+from tacit.errors import UserError, did_you_mean
 from tacit.run import disk
 
 START, GOAL, FREE, CONSTRAINED, WALL = "S", "G", ".", "X", "#"
@@ -58,8 +57,7 @@ def read_layout(layout: str | os.PathLike[str]) -> tuple[str, tuple[str, ...], O
     except (OSError, ValueError):  # a name that no file can have
         is_file = False
     if not is_file:
-        close = difflib.get_close_matches(name, layout_names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the built-in layouts are {', '.join(layout_names())}"
+        hint = did_you_mean(name, layout_names())
         raise UserError(f"layout {name!r} is neither a built-in layout nor a map file; {hint}")
     try:
         text = disk.read_bytes(path, max_bytes=MAX_CHARACTERS).decode("utf-8")
@@ -154,26 +152,3 @@ def check_reachable(grid: np.ndarray, moves: int) -> None:
 def _locate(grid: np.ndarray, character: str) -> tuple[int, int]:
     row, column = np.argwhere(grid == character)[0]
     return int(row), int(column)
-
-
-def large_map(n: int, seed: int = 0) -> str:
-    """Text of an n x n map for benchmarks: a constrained wall from top to bottom between start and goal, with gaps.
-
-    Start and goal face each other close to the wall and the gaps are far from both, so the detour is expensive even
-    for eight moves. About one gap for every 40 rows, at random places: above a quarter and below three quarters.
-    """
-    if n < 8:
-        raise UserError(f"a large map needs at least 8 x 8 cells, not {n} x {n}; write a small one by hand")
-    rng = np.random.default_rng(seed)
-    grid = np.full((n, n), FREE)
-    middle, offset, gap = n // 2, max(2, n // 8), max(2, n // 20)
-    grid[:, middle] = CONSTRAINED
-    for number in range(max(1, n // 40)):
-        upper = int(rng.integers(0, max(1, n // 4 - gap + 1)))
-        top = upper if number % 2 == 0 else n - gap - upper
-        grid[top : top + gap, middle] = FREE
-    grid[middle, middle - offset], grid[middle, middle + offset] = START, GOAL
-    header = (
-        f"description: {n} x {n} cells, a constrained wall with gaps (seed {seed})\nhorizon: {max(200, 10 * n)}\n\n"
-    )
-    return header + "\n".join("".join(row) for row in grid) + "\n"

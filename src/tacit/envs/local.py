@@ -1,4 +1,4 @@
-"""Environments that a person has in hand, as ids: an object, a vector environment, or a function that makes one.
+"""Ids for environments that are given as an object, a vector environment, or a function that makes one.
 
     identify(gymnasium.make("CartPole-v1"))        -> CartPole-v1 and its options
     identify(lambda: MyEnv(limit=3))               -> local/MyEnv-3fa1b2c4-v0, registered for this Python session
@@ -27,7 +27,7 @@ from tacit.errors import UserError
 
 Factory = Callable[[], Any]
 USUAL = ("PassiveEnvChecker", "OrderEnforcing", "TimeLimit")
-"""The wrappers that `gymnasium.make` adds by itself."""
+"""The wrappers that `gymnasium.make` adds."""
 WANTED = "give an id, a Gymnasium environment, a vector environment, or a function that makes an environment"
 
 

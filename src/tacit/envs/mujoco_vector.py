@@ -9,25 +9,19 @@ constraint solver starts cold at every step (which is as fast as keeping a warm 
 that a step is a pure function of (qpos, qvel, action) and there is no hidden solver state to save.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.envs import robots
-from tacit.envs.batched import Flags, Seeds, Step, reset_mask, seeds_of, step_info
-from tacit.envs.families import Info, Options
-from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
-from tacit.envs.robots import Array, RobotEnv, check_horizon, find_task
-from tacit.errors import UserError
+from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, whole_number
+from tacit.envs.robots import Array, RobotEnv, check_horizon
 
 
-class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
-    """N copies of a robot task with autoreset in the same step.
+class RobotVectorEnv(robots.Robot, BatchedEnv):
+    """N copies of a robot task, see `BatchedEnv`.
 
     Args:
         num_envs: number of copies.
@@ -37,11 +31,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         max_episode_steps: what `gymnasium.make_vec` calls a shorter horizon.
         nthread: threads that step the copies; they pay for many copies of a slow robot and change no number.
         render_mode: None or "rgb_array" (one picture per copy).
-
-    `step` is the Gymnasium interface; `step_arrays` is the same without the dictionary, for learners.
     """
-
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(
         self,
@@ -56,39 +46,17 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         width: int = 480,
         height: int = 480,
     ) -> None:
-        self.task = find_task(task)
-        self.rule = self.task.constraint
-        self.noise = robots.check_noise(noise)
-        if num_envs < 1 or nthread < 1:
-            raise UserError(f"num_envs and nthread must be at least 1, not {num_envs} and {nthread}.")
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"the batched environment renders as rgb_array only, not {render_mode!r}.")
-        self.num_envs = num_envs
-        self.horizon = check_horizon(self.task, horizon)
+        self._build(task, noise)
+        horizon = check_horizon(self.task, horizon)
         if max_episode_steps is not None:
-            self.horizon = min(self.horizon, check_horizon(self.task, max_episode_steps))
-        self.nthread = nthread
-        self.render_mode = render_mode
-        self.single_observation_space = robots.observation_space(self.task)
-        self.single_action_space = robots.action_space(self.task)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.feature_names = self.task.feature_names
-        self.model = robots.load_model(self.task)
-        self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
+            horizon = min(horizon, check_horizon(self.task, max_episode_steps))
+        super().__init__(num_envs, robots.observation_space(self.task), robots.action_space(self.task), horizon)
+        self.nthread = whole_number("nthread", nthread)
+        self.render_mode = check_render_mode(render_mode)
         self._picture = (width, height)
         self._camera: RobotEnv | None = None
         self._init_qpos: Array = self.model.qpos0.copy()
-        self._steps = np.zeros(num_envs, np.int64)
-        self._rngs: list[np.random.Generator] = []
-        self._seeds: list[int] = []
-        self._started = False
         self._open_backend()
-
-    @property
-    def dt(self) -> float:
-        """Seconds per step."""
-        return float(self.model.opt.timestep * self.task.frame_skip)
 
     def _open_backend(self) -> None:
         n, task = self.num_envs, self.task
@@ -116,31 +84,6 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
             self.nthread = nthread
             self._open_threads()
 
-    # ------------------------------------------------------------ Gymnasium's interface
-
-    def reset(self, *, seed: Seeds = None, options: Options | None = None) -> tuple[Array, Info]:
-        """Start a new episode in every copy, or in those that `options["reset_mask"]` (N,) selects.
-
-        Copy i is seeded with seed + i, or with seed[i] if a list is given; None keeps its generator.
-        """
-        mask = reset_mask(options, self.num_envs, started=self._started)
-        self._seed(seed, mask)
-        self._reset_rows(np.flatnonzero(mask))
-        self._started = True
-        return self.task.observe(self._state[:, 1:].copy()), {"cost": np.zeros(self.num_envs), "_cost": mask}
-
-    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, Info]:
-        """One step of all copies; a copy whose episode ends is reset in the same step.
-
-        The rows of the observations and of `info["cost"]` (N,) of such a copy belong to its new episode (cost 0), and
-        `info["final_obs"]` (N, obs) and `info["final_info"]["cost"]` (N,) hold what the last step gave, in the rows
-        that `info["_final_obs"]` (N,) marks.
-        """
-        result = self.step_arrays(actions)
-        ended = result.terminated | result.truncated
-        info = step_info(result.cost, ended, result.final_obs)
-        return result.obs, result.reward, result.terminated, result.truncated, info
-
     def render(self) -> tuple[Any, ...] | None:
         """One picture per copy."""
         if self.render_mode is None:
@@ -159,32 +102,11 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         if self._camera is not None:
             self._camera.close()
 
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The generators of the copies."""
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seeds of the copies."""
-        return tuple(self._seeds)
-
-    # ------------------------------------------------------------ the fast path
-
     def step_arrays(self, actions: ArrayLike) -> Step:
         """One step of all copies for actions (N, nu), clipped to the action box."""
         task, nq = self.task, self.task.nq
-        action = np.asarray(actions)
-        if action.shape != (self.num_envs, task.nu):
-            raise UserError(
-                f"{self.num_envs} copies of {task.name} take actions of shape ({self.num_envs}, {task.nu}),"
-                f" not {action.shape}."
-            )
-        if not np.isfinite(action).all():
-            row = int(np.flatnonzero(~np.isfinite(action).all(axis=1))[0])
-            raise UserError(f"copy {row} of {task.name} was given an action that is not finite: {action[row]}.")
-        if not self._started:
-            raise gym.error.ResetNeeded("call reset() before step()")
+        action = check_actions(actions, (self.num_envs, task.nu), task.name)
+        self._require_started("step")
 
         applied = task.applied(action)
         reached, diverged = self._advance(applied)
@@ -204,7 +126,7 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         done = terminated | truncated
         if done.any():
             rows = np.flatnonzero(done)
-            self._reset_rows(rows)
+            self._restart(rows)
             obs = final_obs.copy()
             obs[rows] = task.observe(self._state[rows, 1:])
         return Step(obs, reward, cost, terminated, truncated, final_obs)
@@ -246,48 +168,27 @@ class RobotVectorEnv(gym.vector.VectorEnv[Array, np.ndarray, np.ndarray]):
         noise *= self.noise
         return noise
 
-    # ------------------------------------------------------------ episodes and generators
+    # ------------------------------------------------------------ episodes, saving
 
-    def _reset_rows(self, rows: NDArray[np.intp]) -> None:
+    def _draw_starts(self, rows: NDArray[np.intp]) -> None:
         for row in rows:
             self._state[row, 1:] = self.task.draw_reset(self._init_qpos, self._rngs[row])
-        self._steps[rows] = 0
 
-    def _seed(self, seed: Seeds, mask: Flags) -> None:
-        seeds = seeds_of(seed, self.num_envs)
-        if not self._rngs:
-            pairs = [seeding.np_random(value) for value in seeds]
-            self._rngs, self._seeds = [rng for rng, _ in pairs], [value for _, value in pairs]
-            return
-        for row in np.flatnonzero(mask):
-            if seeds[row] is not None:
-                self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
-
-    # ------------------------------------------------------------ saving
+    def _observe(self) -> Array:
+        return self.task.observe(self._state[:, 1:].copy())
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Everything that the future depends on, as arrays: qpos (N, nq), qvel (N, nv), steps (N,), rng (N, 6).
 
         `set_state` with it continues bit by bit.
         """
-        if not self._started:
-            raise gym.error.ResetNeeded("call reset() before get_state()")
-        nq = self.task.nq
-        return {
-            "qpos": self._state[:, 1 : 1 + nq].copy(),
-            "qvel": self._state[:, 1 + nq :].copy(),
-            "steps": self._steps.copy(),
-            "rng": np.stack([pack_rng(rng) for rng in self._rngs]),
-        }
+        return self._saved(**self._world())
 
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from what `get_state` returned, in this or another process."""
-        n, task = self.num_envs, self.task
-        shapes = {"qpos": (n, task.nq), "qvel": (n, task.nv), "steps": (n,), "rng": (n, RNG_WORDS)}
-        check_state(state, shapes, f"{n} copies of {task.name}")
-        self._state[:, 1 : 1 + task.nq] = state["qpos"]
-        self._state[:, 1 + task.nq :] = state["qvel"]
-        self._steps[:] = state["steps"]
-        self._rngs = [unpack_rng(row) for row in state["rng"]]
-        self._seeds = [-1] * n
-        self._started = True
+        self._restore(state, self.task.name, **self._world())
+
+    def _world(self) -> dict[str, np.ndarray]:
+        """Views of the positions and velocities."""
+        nq = self.task.nq
+        return {"qpos": self._state[:, 1 : 1 + nq], "qvel": self._state[:, 1 + nq :]}

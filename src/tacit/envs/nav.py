@@ -11,16 +11,17 @@ must not be entered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, Plane
-from tacit.envs.families import EnvInfo, Family, Options
 from tacit.envs.shapes import Shape, Shapes, ShortestWay, read_shapes
-from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, whole_number
+from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, completed, task_family
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -37,20 +38,13 @@ HALF_WIDTH, TOP_SPEED, ACCELERATION, DT = 3.0, 1.0, 2.0, 0.1
 GOAL_RADIUS, FAR, CLEARANCE = 0.25, 3.0, 0.25
 """Distance at which the goal is reached; least distance of start and goal; their least distance from the shapes."""
 DRAWS = 10_000
-FAMILY = Family(
-    (
-        EnvInfo(
-            id=ENV_ID,
-            constraint="stay out of a region (shape = disc, discs, ell, wall or a list of discs and boxes)",
-            horizon=200,
-            observation="Box(6): x, y, vx, vy, goal_dx, goal_dy",
-            action="Box(2): accelerations",
-            entry_point="tacit.envs.nav:NavEnv",
-            vector_entry_point="tacit.envs.nav:NavVectorEnv",
-        ),
-    ),
-    options="tacit.envs.nav:complete_options",
-    expert="tacit.envs.nav:NavExpert",
+FAMILY = task_family(
+    __name__,
+    "Nav",
+    200,
+    constraint="stay out of a region (shape = disc, discs, ell, wall or a list of discs and boxes)",
+    observation="Box(6): x, y, vx, vy, goal_dx, goal_dy",
+    action="Box(2): accelerations",
 )
 
 
@@ -62,6 +56,13 @@ def move_point(position: Array, velocity: Array, actions: Array, half_width: flo
     free = position + DT * velocity
     reached = np.clip(free, -half_width, half_width)
     return reached, np.where(reached == free, velocity, 0.0)
+
+
+def progress(goal: Array, before: Array, after: Array) -> tuple[Array, Flags]:
+    """((N,) reward of moving towards the goal, with a small price per step and +1 for arriving; (N,) arrived?)."""
+    left, was = (np.hypot(goal[:, 0] - place[:, 0], goal[:, 1] - place[:, 1]) for place in (after, before))
+    arrived = left < GOAL_RADIUS
+    return was - left - 0.01 + arrived, arrived
 
 
 def actions_towards(velocity: Array, wanted: Array) -> Array:
@@ -99,10 +100,7 @@ class Nav(Task):
         """Move, and pay for the progress."""
         goal = state[:, 4:]
         position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH)
-        left = np.hypot(goal[:, 0] - position[:, 0], goal[:, 1] - position[:, 1])
-        before = np.hypot(goal[:, 0] - state[:, 0], goal[:, 1] - state[:, 1])
-        arrived = left < GOAL_RADIUS
-        return Moved(np.concatenate([position, velocity, goal], axis=1), before - left - 0.01 + arrived, arrived)
+        return Moved(np.concatenate([position, velocity, goal], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
         """Position, velocity and the way to the goal."""
@@ -131,41 +129,22 @@ def _described(shapes: Shapes) -> str:
     return " or ".join(discs + boxes)
 
 
-def complete_options(options: Mapping[str, Any]) -> Options:
-    """The options, checked, with the defaults."""
-    complete = {"shape": "disc", "horizon": 200, **options}
-    Nav(complete["shape"], complete["horizon"])
-    return complete
+complete_options = partial(completed, Nav)
 
 
-class NavEnv(TaskEnv):
+class NavEnv(TaskEnv, task=Nav):
     """One point mass."""
 
-    def __init__(
-        self, shape: str | Sequence[Shape] = "disc", *, horizon: int = 200, render_mode: str | None = None
-    ) -> None:
-        super().__init__(Nav(shape, horizon), render_mode)
 
-
-class NavVectorEnv(TaskVectorEnv):
+class NavVectorEnv(TaskVectorEnv, task=Nav):
     """`num_envs` point masses."""
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        shape: str | Sequence[Shape] = "disc",
-        *,
-        horizon: int = 200,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(num_envs, Nav(shape, horizon), render_mode)
 
 
 class NavExpert:
     """Steers along the shortest way around the shapes, near the top speed, and can always brake in time.
 
-    The action is the one that it wants, or the nearest of a few others after which full braking stays outside of the
-    shapes. So it never enters them, whatever its style.
+    The action is the one that it wants, or the nearest of a few candidates after which full braking stays outside of
+    the shapes. So it never enters them, whatever its style.
     """
 
     BRAKING_STEPS = 6

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from tacit.envs.families import Options, find_family, load_function
 from tacit.envs.gridworld_map import names_a_file
 from tacit.envs.registry import find_spec, same
-from tacit.errors import UserError
+from tacit.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from tacit.envs.gridworld_spec import GridworldSpec
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 def resolve_env(env: str, env_kwargs: Mapping[str, Any]) -> Options:
     """Checked options with all defaults filled in and map files read, so that a run folder stands alone."""
     check_env(env, env_kwargs)
-    family = find_family(env)
-    return dict(env_kwargs if family is None or family.options is None else _ask(family.options, env, env_kwargs))
+    complete = _ask("options", env, env_kwargs)
+    return dict(env_kwargs if complete is None else complete)
 
 
 def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
@@ -28,11 +27,8 @@ def check_env(env: str, env_kwargs: Mapping[str, Any]) -> None:
     parameters = _parameters(env)
     unknown = sorted(set(env_kwargs) - set(parameters))
     if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        close = get_close_matches(unknown[0], [*parameters], n=1)
-        hint = f"did you mean {close[0]!r}? It" if close else "it"
-        raise UserError(
-            f"{env.rpartition(':')[2]} has no option {unknown[0]!r}; {hint} has {', '.join(parameters) or 'none'}"
-        )
+        name, hint = env.rpartition(":")[2], did_you_mean(unknown[0], parameters) if parameters else "it has none"
+        raise UserError(f"{name} has no option {unknown[0]!r}; {hint}")
 
 
 def other_options(env: str, made_with: Mapping[str, Any], env_kwargs: Mapping[str, Any]) -> Options:
@@ -63,14 +59,15 @@ def check_standalone(env: object, env_kwargs: object, where: object) -> None:
 
 def exact_model(env: str, env_kwargs: Mapping[str, Any]) -> GridworldSpec | None:
     """The exact model of the environment that these options describe; None if its family has none."""
-    family = find_family(env)
-    return None if family is None or family.model is None else _ask(family.model, env, env_kwargs)
+    model: GridworldSpec | None = _ask("model", env, env_kwargs)
+    return model
 
 
-def _ask(function: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """What a function of the family says about these options."""
+def _ask(what: str, env: str, env_kwargs: Mapping[str, Any]) -> Any:
+    """What a function that the family declares (a field of `Family`) says about these options; None if it has none."""
+    function = getattr(find_family(env), what, None)
     try:
-        return load_function(function)(env_kwargs)
+        return None if function is None else load_function(function)(env_kwargs)
     except TypeError:
         name = env.rpartition(":")[2]
         raise UserError(f"an option of {name} has a value of the wrong type: {listed(env_kwargs)}") from None
@@ -84,14 +81,14 @@ def has_expert(env: str) -> bool:
 
 def scripted_expert(env: str, env_kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
     """The expert that the environment's family has written down: (observations, generator) -> actions."""
-    family = find_family(env)
-    return None if family is None or family.expert is None else _ask(family.expert, env, env_kwargs)
+    expert: Callable[[Any, Any], Any] | None = _ask("expert", env, env_kwargs)
+    return expert
 
 
 def notice(env: str, env_kwargs: Mapping[str, Any]) -> str | None:
     """What must stand beside every result on this environment, if anything."""
-    family = find_family(env)
-    return None if family is None or family.notice is None else load_function(family.notice)(env_kwargs)
+    text: str | None = _ask("notice", env, env_kwargs)
+    return text
 
 
 def listed(env_kwargs: Mapping[str, Any]) -> str:

@@ -16,16 +16,17 @@ unstable. Hidden, by the option `rule`:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, Plane
-from tacit.envs.families import EnvInfo, Family, Options
-from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, whole_number
+from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, completed, task_family
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -40,20 +41,13 @@ COLDEST, HOTTEST = (280.0, 280.0), (450.0, 320.0)
 """Ends of the ranges of T and Tc."""
 START, SET_POINT = (0.78, 0.88), (0.42, 0.58)
 """Ranges of the concentration at the start and of the set-point."""
-FAMILY = Family(
-    (
-        EnvInfo(
-            id=ENV_ID,
-            constraint="Ca (T - 300) <= 30, or T / Tc <= 1.2 (rule = product, ratio)",
-            horizon=HORIZON,
-            observation="Box(4): Ca, T, Tc, set_point",
-            action="Box(1): change of the coolant's temperature",
-            entry_point="tacit.envs.reactor:ReactorEnv",
-            vector_entry_point="tacit.envs.reactor:ReactorVectorEnv",
-        ),
-    ),
-    options="tacit.envs.reactor:complete_options",
-    expert="tacit.envs.reactor:ReactorExpert",
+FAMILY = task_family(
+    __name__,
+    "Reactor",
+    HORIZON,
+    constraint="Ca (T - 300) <= 30, or T / Tc <= 1.2 (rule = product, ratio)",
+    observation="Box(4): Ca, T, Tc, set_point",
+    action="Box(1): change of the coolant's temperature",
 )
 
 
@@ -142,27 +136,15 @@ class Reactor(Task):
         return plane.pixels()
 
 
-def complete_options(options: Mapping[str, Any]) -> Options:
-    """The options, checked, with the defaults."""
-    complete = {"rule": "product", "horizon": HORIZON, **options}
-    Reactor(complete["rule"], complete["horizon"])
-    return complete
+complete_options = partial(completed, Reactor)
 
 
-class ReactorEnv(TaskEnv):
+class ReactorEnv(TaskEnv, task=Reactor):
     """One reactor."""
 
-    def __init__(self, rule: str = "product", *, horizon: int = HORIZON, render_mode: str | None = None) -> None:
-        super().__init__(Reactor(rule, horizon), render_mode)
 
-
-class ReactorVectorEnv(TaskVectorEnv):
+class ReactorVectorEnv(TaskVectorEnv, task=Reactor):
     """`num_envs` reactors."""
-
-    def __init__(
-        self, num_envs: int = 1, rule: str = "product", *, horizon: int = HORIZON, render_mode: str | None = None
-    ) -> None:
-        super().__init__(num_envs, Reactor(rule, horizon), render_mode)
 
 
 class ReactorExpert:

@@ -14,10 +14,12 @@ Pictures are refused: a cost of pixels would need other networks, and would name
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +31,6 @@ from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from tacit.envs.families import Options, load_plugins
-from tacit.envs.sharing import once
 from tacit.errors import UserError
 
 NO_OPTIONS = frozenset(
@@ -155,6 +156,48 @@ def flat(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Sharing. Planning an experiment checks the settings of a hundred runs against a handful of environments.
+
+
+Make = Callable[..., VectorEnv]
+_made: ContextVar[dict[str, VectorEnv] | None] = ContextVar("environments that are shared", default=None)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Within this block equal environments are the same object. They are closed at its end."""
+    if _made.get() is not None:
+        yield
+        return
+    made: dict[str, VectorEnv] = {}
+    token = _made.set(made)
+    try:
+        yield
+    finally:
+        _made.reset(token)
+        for env in made.values():
+            del env.close
+            env.close()
+
+
+def once(make: Make) -> Make:
+    """A function like `make_vec` that reuses environments within `shared()`."""
+
+    @functools.wraps(make)
+    def make_or_reuse(env_id: str, n_envs: int, **kwargs: Any) -> VectorEnv:
+        made = _made.get()
+        if made is None:
+            return make(env_id, n_envs, **kwargs)
+        key = repr((env_id, n_envs, sorted(kwargs.items())))
+        if key not in made:
+            made[key] = make(env_id, n_envs, **kwargs)
+            made[key].close = lambda **_: None  # type: ignore[method-assign]
+        return made[key]
+
+    return make_or_reuse
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Ids
 
 
@@ -223,7 +266,7 @@ def make(env_id: str, *, flattened: bool = True, **kwargs: Any) -> gym.Env[Any, 
 
 @once
 def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any) -> VectorEnv:
-    """N copies with flat observations that reset by themselves, within the same step if there is a way.
+    """N copies with flat observations that reset automatically, within the same step if there is a way.
 
     The batched version is used if it resets so and has flat observations, else copies of the single one. Without a
     single one, a batched version that resets in the next step will do. UserError if there is none of these.
@@ -236,7 +279,7 @@ def make_vec(env_id: str, n_envs: int, *, flattened: bool = True, **kwargs: Any)
             late = autoreset_mode(env) == AutoresetMode.NEXT_STEP.value and spec.entry_point is None
             if readable and (resets_same_step(env) or late):
                 return _remember(env, env_id)
-            why = "do not reset by themselves" if readable else "have observations that are not flat"
+            why = "do not reset automatically" if readable else "have observations that are not flat"
             env.close()
             if spec.entry_point is None:
                 raise UserError(f"the copies of {env_id} {why}, and it has no single version (entry_point) to copy")
@@ -278,6 +321,17 @@ def autoreset_mode(env: VectorEnv) -> str | None:
     """How a vector environment resets its copies: "SameStep", "NextStep" or "Disabled"; None if it does not say."""
     mode = env.metadata.get("autoreset_mode")
     return mode.value if isinstance(mode, AutoresetMode) else mode
+
+
+def required_autoreset(env: VectorEnv) -> str:
+    """The same, "SameStep" or "NextStep"; UserError for an environment that does not reset its copies."""
+    mode = autoreset_mode(env)
+    if mode not in ("SameStep", "NextStep"):
+        raise UserError(
+            f"{env} does not reset its copies automatically (it declares {mode!r}): make it with "
+            "autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
+        )
+    return mode
 
 
 def resets_same_step(env: VectorEnv) -> bool:

@@ -6,7 +6,6 @@ copy. Positions are joint positions (qpos) after the step; actions are the ones 
 with the dead motors at zero). Nothing here needs MuJoCo, so the tasks can be listed where it is not installed.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.envs.capabilities import Rule
-from tacit.errors import UserError
+from tacit.errors import UserError, did_you_mean
 
 Array = NDArray[np.float64]
 Reward = Callable[[Array, Array, Array, Array], Array]
@@ -132,9 +131,7 @@ def find_task(name: str) -> Task:
     """The task of that name. The error for an unknown name suggests the nearest one."""
     if name in TASKS:
         return TASKS[name]
-    near = difflib.get_close_matches(str(name).lower(), [task.lower() for task in TASKS], n=1, cutoff=0.4)
-    hint = f" Did you mean {next(task for task in TASKS if task.lower() == near[0])!r}?" if near else ""
-    raise UserError(f"there is no robot task {name!r}.{hint} The tasks are {', '.join(TASKS)}.")
+    raise UserError(f"there is no robot task {name!r}; {did_you_mean(str(name), TASKS)}")
 
 
 # ---------------------------------------------------------------- rewards

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from tacit.envs.batched import check_actions, check_render_mode
 from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.robot_rendering import RobotRenderer, has_display
 from tacit.envs.robot_tasks import TASKS, Array, Task, find_task
@@ -63,7 +64,29 @@ def check_horizon(task: Task, horizon: int | None) -> int:
     return horizon or task.horizon
 
 
-class RobotEnv(gym.Env[Any, Any]):
+class Robot:
+    """What the single and the batched environment share."""
+
+    task: Task
+    model: Any
+    metadata: dict[str, Any]
+
+    def _build(self, task: str, noise: float) -> None:
+        """Set the attributes that follow from the task."""
+        self.task = find_task(task)
+        self.rule, self.feature_names = self.task.constraint, self.task.feature_names
+        self.noise = check_noise(noise)
+        self.model = load_model(self.task)
+        # An attribute of the instance: the frame rate differs from task to task.
+        self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
+
+    @property
+    def dt(self) -> float:
+        """Seconds per step."""
+        return float(self.model.opt.timestep * self.task.frame_skip)
+
+
+class RobotEnv(Robot, gym.Env[Any, Any]):
     """One copy of a robot task.
 
     Args:
@@ -89,17 +112,10 @@ class RobotEnv(gym.Env[Any, Any]):
         width: int = 480,
         height: int = 480,
     ) -> None:
-        self.task = find_task(task)
-        self.rule = self.task.constraint
-        self.noise = check_noise(noise)
+        self._build(task, noise)
         self.horizon = check_horizon(self.task, horizon)
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise UserError(
-                f"render_mode must be one of {', '.join(self.metadata['render_modes'])}, not {render_mode!r}."
-            )
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode, self.metadata["render_modes"])
         self.width, self.height = width, height
-        self.model = load_model(self.task)
         import mujoco
 
         self._mujoco = mujoco
@@ -108,16 +124,8 @@ class RobotEnv(gym.Env[Any, Any]):
         self.init_qpos, self.init_qvel = self.data.qpos.copy(), self.data.qvel.copy()
         self.observation_space = observation_space(self.task)
         self.action_space = action_space(self.task)
-        self.feature_names = self.task.feature_names
-        # An instance attribute: the frame rate differs from task to task.
-        self.metadata = {**type(self).metadata, "render_fps": round(1 / self.dt)}
         self._renderer: Any = None
         self._steps: int | None = None
-
-    @property
-    def dt(self) -> float:
-        """Seconds per step."""
-        return float(self.model.opt.timestep * self.frame_skip)
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Array, Info]:
         super().reset(seed=seed)
@@ -132,11 +140,7 @@ class RobotEnv(gym.Env[Any, Any]):
     def step(self, action: np.ndarray) -> tuple[Array, float, bool, bool, Info]:
         """Apply an action. `info["cost"]` is 1.0 if the state reached breaks the task's constraint, else 0.0."""
         task = self.task
-        action = np.asarray(action)
-        if action.shape != (task.nu,):
-            raise UserError(f"{task.name} takes actions of shape ({task.nu},), not {action.shape}.")
-        if not np.isfinite(action).all():
-            raise UserError(f"{task.name} was given an action that is not finite: {action}.")
+        action = check_actions(action, (task.nu,), task.name)
         if self._steps is None:
             raise gym.error.ResetNeeded("call reset() before step()")
         applied = task.applied(action[None])

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import HumanRendering, RecordVideo
 
-from tacit.envs.capabilities import capabilities
+from tacit.envs.capabilities import capabilities, wrappers_of
 from tacit.envs.families import Info, Options
 from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold
 from tacit.errors import UserError
@@ -90,6 +90,7 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             self._discrete: Array | None = np.arange(space.start, space.start + space.n)
         elif isinstance(env.action_space, gym.spaces.Box):
             self._discrete = None
+            self._low, self._high = np.maximum(env.action_space.low, -1e6), np.minimum(env.action_space.high, 1e6)
         else:
             raise UserError(f"a shield chooses among actions of a Box or Discrete space, not of {env.action_space}")
         self.predict = predict
@@ -176,19 +177,14 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             return np.asarray(self.instead)[None]
         if self._discrete is not None:
             return self._discrete
-        space = self.env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        low, high = _finite_bounds(space)
-        return self._rng.uniform(low, high, (self.candidates, *space.shape)).astype(space.dtype)
+        drawn = self._rng.uniform(self._low, self._high, (self.candidates, *self._low.shape))
+        return drawn.astype(self.env.action_space.dtype)
 
     def _distances(self, choices: Array, asked: Array) -> Array:
         """(n,) how far each choice is from what was asked for."""
         if self._discrete is not None:
             return (choices != asked).astype(np.float64)
-        space = self.env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        low, high = _finite_bounds(space)
-        scaled: Array = np.square((choices - asked) / np.maximum(high - low, 1e-9))
+        scaled: Array = np.square((choices - asked) / np.maximum(self._high - self._low, 1e-9))
         return scaled.reshape(len(choices), -1).sum(axis=1)
 
     def _warn_once(self) -> None:
@@ -205,10 +201,6 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _finite_bounds(space: gym.spaces.Box) -> tuple[Array, Array]:
-    return np.maximum(space.low, -1e6), np.minimum(space.high, 1e6)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -284,7 +276,7 @@ def _cannot_copy(env: gym.Env[Any, Any], error: Exception) -> UserError:
 
 def _copied_around(env: Any, inner: Any) -> Any:
     """The wrappers of an environment with what they remember, around another environment."""
-    for wrapper in reversed(list(_wrappers(env))):
+    for wrapper in reversed(list(wrappers_of(env))):
         if isinstance(wrapper, WATCHERS):
             continue
         twin = object.__new__(type(wrapper))
@@ -295,10 +287,3 @@ def _copied_around(env: Any, inner: Any) -> Any:
         vars(twin).update(kept, env=inner, **copy.deepcopy(own, known))
         inner = twin
     return inner
-
-
-def _wrappers(env: Any) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
-    """From the outermost one inwards."""
-    while isinstance(env, gym.Wrapper):
-        yield env
-        env = env.env

@@ -7,15 +7,16 @@ distance covered. Hidden: v must not be above 0.5 m/s where 2 < x < 4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GREY, Plane
-from tacit.envs.families import EnvInfo, Family, Options
-from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, whole_number
+from tacit.envs.tasks import Moved, Style, Task, TaskEnv, TaskVectorEnv, completed, task_family
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -23,20 +24,13 @@ ENV_ID = "tacit/SlowZone-v0"
 HORIZON = 100
 ZONE, LIMIT = (2.0, 4.0), 0.5
 TOP_SPEED, ACCELERATION, DT = 2.0, 2.0, 0.1
-FAMILY = Family(
-    (
-        EnvInfo(
-            id=ENV_ID,
-            constraint="v <= 0.5 where 2 < x < 4",
-            horizon=HORIZON,
-            observation="Box(2): x, v",
-            action="Box(1): acceleration",
-            entry_point="tacit.envs.slow_zone:SlowZoneEnv",
-            vector_entry_point="tacit.envs.slow_zone:SlowZoneVectorEnv",
-        ),
-    ),
-    options="tacit.envs.slow_zone:complete_options",
-    expert="tacit.envs.slow_zone:SlowZoneExpert",
+FAMILY = task_family(
+    __name__,
+    "SlowZone",
+    HORIZON,
+    constraint="v <= 0.5 where 2 < x < 4",
+    observation="Box(2): x, v",
+    action="Box(1): acceleration",
 )
 
 
@@ -89,25 +83,15 @@ class SlowZone(Task):
         return plane.pixels()
 
 
-def complete_options(options: Mapping[str, Any]) -> Options:
-    """The options, checked, with the defaults."""
-    complete = {"horizon": HORIZON, **options}
-    SlowZone(complete["horizon"])
-    return complete
+complete_options = partial(completed, SlowZone)
 
 
-class SlowZoneEnv(TaskEnv):
+class SlowZoneEnv(TaskEnv, task=SlowZone):
     """One car."""
 
-    def __init__(self, *, horizon: int = HORIZON, render_mode: str | None = None) -> None:
-        super().__init__(SlowZone(horizon), render_mode)
 
-
-class SlowZoneVectorEnv(TaskVectorEnv):
+class SlowZoneVectorEnv(TaskVectorEnv, task=SlowZone):
     """`num_envs` cars."""
-
-    def __init__(self, num_envs: int = 1, *, horizon: int = HORIZON, render_mode: str | None = None) -> None:
-        super().__init__(num_envs, SlowZone(horizon), render_mode)
 
 
 class SlowZoneExpert:

@@ -2,27 +2,28 @@
 
 A `Task` says how an episode begins, what a step does to many copies at once, and what of it is observed. `TaskEnv` is
 one copy, `TaskVectorEnv` are N. Copy i of N behaves like a single environment that is seeded with seed + i. All
-randomness is in the start of an episode.
+randomness is in the start of an episode. The arguments of a task's constructor are the options of its environments:
+
+    class NavEnv(TaskEnv, task=Nav): ...             gymnasium.make("tacit/Nav-v0", shape="ell")
+    class NavVectorEnv(TaskVectorEnv, task=Nav): ...
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import Flags, Seeds, Step, reset_mask, seeds_of, step_info
+from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, declare_options
 from tacit.envs.capabilities import Rule
-from tacit.envs.families import Info, Options
+from tacit.envs.families import EnvInfo, Family, Info, Options
 from tacit.envs.rng_state import RNG_WORDS, check_state, pack_rng, unpack_rng
-from tacit.errors import UserError
 
 Array = NDArray[Any]
 Expert = Callable[[Array, np.random.Generator], Array]
@@ -75,11 +76,27 @@ class Task(ABC):
         """(height, width, 3) picture of one state (state,)."""
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """An option that counts something."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise UserError(f"{name} is a whole number of at least {least}, not {value!r}")
-    return int(value)
+def task_family(module: str, name: str, horizon: int, *, constraint: str, observation: str, action: str) -> Family:
+    """The family of one task: its environments, its scripted expert and `complete_options` are in the module."""
+    info = EnvInfo(
+        id=f"tacit/{name}-v0",
+        constraint=constraint,
+        horizon=horizon,
+        observation=observation,
+        action=action,
+        entry_point=f"{module}:{name}Env",
+        vector_entry_point=f"{module}:{name}VectorEnv",
+    )
+    return Family((info,), options=f"{module}:complete_options", expert=f"{module}:{name}Expert")
+
+
+def completed(task: type[Task], options: Mapping[str, Any]) -> Options:
+    """The options of a task's environments, checked, with the defaults."""
+    parameters = inspect.signature(task).parameters
+    defaults = {name: list(p.default) if isinstance(p.default, tuple) else p.default for name, p in parameters.items()}
+    complete = {**defaults, **options}
+    task(**{name: complete[name] for name in defaults})
+    return complete
 
 
 def _spaces(task: Task) -> tuple[gym.spaces.Box, gym.spaces.Box]:
@@ -88,32 +105,28 @@ def _spaces(task: Task) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     return gym.spaces.Box(low, high, dtype=np.float32), gym.spaces.Box(-1.0, 1.0, (task.action_size,), np.float32)
 
 
+def _state_size(task: Task) -> int:
+    return len(task.draw(np.random.default_rng(0)))
+
+
 def _checked(task: Task, actions: ArrayLike, copies: int) -> Array:
     """(N, act) actions, clipped to [-1, 1]."""
-    given = np.asarray(actions, np.float64)
-    if given.shape != (copies, task.action_size):
-        raise UserError(
-            f"{copies} copies of {task.name} take actions of shape ({copies}, {task.action_size}), not {given.shape}"
-        )
-    if not np.isfinite(given).all():
-        raise UserError(f"{task.name} was given an action that is not finite")
-    return np.clip(given, -1.0, 1.0)
-
-
-def _check_render_mode(render_mode: str | None) -> None:
-    if render_mode not in (None, "rgb_array"):
-        raise UserError(f"render_mode is None or rgb_array, not {render_mode!r}")
+    return np.clip(check_actions(actions, (copies, task.action_size), task.name).astype(np.float64), -1.0, 1.0)
 
 
 class TaskEnv(gym.Env[Array, Array]):
     """One copy of a task. `info["cost"]` is 1 where the state after a step breaks the hidden rule."""
 
     metadata: dict[str, Any] = METADATA
+    task_class: type[Task]
 
-    def __init__(self, task: Task, render_mode: str | None = None) -> None:
-        _check_render_mode(render_mode)
-        self.task = task
-        self.render_mode = render_mode
+    def __init_subclass__(cls, task: type[Task]) -> None:
+        cls.task_class = task
+        declare_options(cls, task)
+
+    def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
+        self.task = task = self.task_class(**options)
+        self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.horizon, self.dt = task.feature_names, task.rule, task.horizon, task.dt
         self.succeeded = task.succeeded
         self.observation_space, self.action_space = _spaces(task)
@@ -146,8 +159,7 @@ class TaskEnv(gym.Env[Array, Array]):
 
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Continue from what `get_state` returned."""
-        size = self.task.draw(np.random.default_rng(0)).shape
-        check_state(state, {"world": size, "steps": (), "rng": (RNG_WORDS,)}, self.task.name)
+        check_state(state, {"world": (_state_size(self.task),), "steps": (), "rng": (RNG_WORDS,)}, self.task.name)
         self._state, self._steps = np.array(state["world"], np.float64)[None], int(state["steps"])
         self.np_random = unpack_rng(state["rng"])
 
@@ -158,56 +170,33 @@ class TaskEnv(gym.Env[Array, Array]):
         return None if self.render_mode is None else self.task.draw_picture(self._state[0])
 
 
-class TaskVectorEnv(gym.vector.VectorEnv[Array, Array, Array]):
-    """N copies of a task, stepped as arrays. A copy that ends starts again within the same step.
-
-    `info["final_obs"]` and `info["final_info"]` hold what the last step of such a copy gave. `step_arrays` is `step`
-    without the dictionary.
-    """
+class TaskVectorEnv(BatchedEnv):
+    """N copies of a task, stepped as arrays."""
 
     metadata: dict[str, Any] = {**METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    task_class: type[Task]
 
-    def __init__(self, num_envs: int, task: Task, render_mode: str | None = None) -> None:
-        _check_render_mode(render_mode)
-        self.num_envs = whole_number("num_envs", num_envs)
-        self.task = task
-        self.render_mode = render_mode
-        self.feature_names, self.rule, self.horizon, self.dt = task.feature_names, task.rule, task.horizon, task.dt
-        self.succeeded = task.succeeded
-        self.single_observation_space, self.single_action_space = _spaces(task)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._state: Array | None = None
-        self._steps = np.zeros(num_envs, np.int64)
-        self._rngs: list[np.random.Generator] = []
+    def __init_subclass__(cls, task: type[Task]) -> None:
+        cls.task_class = task
+        declare_options(cls, task)
 
-    def reset(self, *, seed: Seeds = None, options: Options | None = None) -> tuple[Array, Info]:
-        """Start an episode in every copy, or in those of options["reset_mask"]. Copy i is seeded with seed + i."""
-        mask = reset_mask(options, self.num_envs, started=self._state is not None)
-        seeds = seeds_of(seed, self.num_envs)
-        if not self._rngs:
-            self._rngs = [seeding.np_random(value)[0] for value in seeds]
-        else:
-            for row in np.flatnonzero(mask):
-                if seeds[row] is not None:
-                    self._rngs[row] = seeding.np_random(seeds[row])[0]
-        if self._state is None:
-            self._state = np.stack([self.task.draw(rng) for rng in self._rngs])
-            self._steps[:] = 0
-        else:
-            self._restart(self._state, np.flatnonzero(mask))
-        return self.task.observe(self._state), {"cost": np.zeros(self.num_envs), "_cost": mask}
+    def __init__(self, num_envs: int = 1, *, render_mode: str | None = None, **options: Any) -> None:
+        self.task = task = self.task_class(**options)
+        super().__init__(num_envs, *_spaces(task), task.horizon)
+        self.render_mode = check_render_mode(render_mode)
+        self.feature_names, self.rule, self.dt, self.succeeded = task.feature_names, task.rule, task.dt, task.succeeded
+        self._state = np.zeros((num_envs, _state_size(task)))
 
-    def step(self, actions: ArrayLike) -> tuple[Array, Array, Flags, Flags, Info]:
-        """One step of all copies."""
-        result = self.step_arrays(actions)
-        ended = result.terminated | result.truncated
-        return (*result[:2], *result[3:5], step_info(result.cost, ended, result.final_obs))
+    def _draw_starts(self, rows: NDArray[np.intp]) -> None:
+        for row in rows:
+            self._state[row] = self.task.draw(self._rngs[row])
+
+    def _observe(self) -> Array:
+        return self.task.observe(self._state)
 
     def step_arrays(self, actions: ArrayLike) -> Step:
         """One step of all copies for actions (N, act), clipped to [-1, 1]."""
-        if self._state is None:
-            raise gym.error.ResetNeeded("call reset() before step()")
+        self._require_started("step")
         moved = self.task.advance(self._state, _checked(self.task, actions, self.num_envs))
         self._state = moved.state
         self._steps += 1
@@ -217,36 +206,22 @@ class TaskVectorEnv(gym.vector.VectorEnv[Array, Array, Array]):
         ended = moved.terminated | truncated
         if ended.any():
             rows = np.flatnonzero(ended)
-            self._restart(self._state, rows)
+            self._restart(rows)
             obs = final_obs.copy()
             obs[rows] = self.task.observe(self._state[rows])
         return Step(obs, moved.reward, cost, moved.terminated, truncated, final_obs)
 
-    def _restart(self, state: Array, rows: NDArray[np.intp]) -> None:
-        for row in rows:
-            state[row] = self.task.draw(self._rngs[row])
-        self._steps[rows] = 0
-
     def get_state(self) -> dict[str, Array]:
         """Everything that the future depends on: world (N, state), steps (N,), rng (N, 6)."""
-        if self._state is None:
-            raise gym.error.ResetNeeded("call reset() before get_state()")
-        rngs = np.stack([pack_rng(rng) for rng in self._rngs])
-        return {"world": self._state.copy(), "steps": self._steps.copy(), "rng": rngs}
+        return self._saved(world=self._state)
 
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Continue from what `get_state` returned, in this or another process."""
-        n, size = self.num_envs, len(self.task.draw(np.random.default_rng(0)))
-        shapes = {"world": (n, size), "steps": (n,), "rng": (n, RNG_WORDS)}
-        check_state(state, shapes, f"{n} copies of {self.task.name}")
-        self._state = np.array(state["world"], np.float64)
-        self._steps = np.array(state["steps"], np.int64)
-        self._rngs = [unpack_rng(row) for row in state["rng"]]
+        self._restore(state, self.task.name, world=self._state)
 
     def render(self) -> tuple[Any, ...] | None:
         """One picture per copy, if `render_mode` is "rgb_array"."""
-        if self._state is None:
-            raise gym.error.ResetNeeded("call reset() before render()")
+        self._require_started("render")
         return None if self.render_mode is None else tuple(self.task.draw_picture(row) for row in self._state)
 
 

@@ -8,8 +8,7 @@ it; `layouts` and `splitting` find out which arrays are what and where episodes 
 observations and completes what is missing; `importing` puts everything together and compares it with an environment.
 """
 
-from tacit.imports.api import read
-from tacit.imports.importing import Imported, import_files
+from tacit.imports.importing import Imported, import_files, read
 from tacit.imports.reading import Choices
 from tacit.imports.target import Target
 

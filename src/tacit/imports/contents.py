@@ -1,4 +1,4 @@
-"""What is in a file of others, as plain Python: arrays, numbers and text in lists and dicts. No file runs anything.
+"""What is in a foreign file, as plain Python: arrays, numbers and text in lists and dicts. No file runs anything.
 
     content(path)       .npz, .npy, .json, .jsonl, .pkl, .pt, .hdf5, .csv, .tsv, .parquet
     find_files(paths)   the files of folders, in the order in which people count
@@ -22,9 +22,8 @@ import numpy as np
 
 from tacit.demos.files import IMPORTED, MAX_BYTES, read_array, read_npz
 from tacit.envs.families import find_format
-from tacit.errors import UserError
+from tacit.errors import UserError, readable
 from tacit.interop import hdf5, pickles, tensors
-from tacit.run import disk
 from tacit.run.storage import may_unpack, read_bytes
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
@@ -71,15 +70,11 @@ def content(path: str) -> Any:
     """What the file holds, tidied: see `tidy`. UserError naming the file when it cannot be read."""
     ending = Path(path).suffix.lower()
     if ending == ".npz":
-        return tidy(read_npz(path, foreign=_objects)[0])
+        return tidy(read_npz(path, foreign=pickles.plain_object)[0])
     if ending == ".npy":
         data = read_bytes(path, max_bytes=MAX_BYTES)
-        try:
-            return tidy(read_array(path, io.BytesIO(data), len(data), Path(path).name, _objects))
-        except UserError:
-            raise
-        except Exception as error:  # the header's parser raises a dozen types
-            raise UserError(f"{path} is not a readable array: {type(error).__name__}: {str(error)[:200]}") from None
+        with readable(f"{path} is not a readable array"):
+            return tidy(read_array(path, io.BytesIO(data), len(data), Path(path).name, pickles.plain_object))
     if ending in PICKLES:
         return tidy(pickles.bounded(path))
     if ending in (".pt", ".pth"):
@@ -91,10 +86,6 @@ def content(path: str) -> Any:
     if ending in (".json", ".jsonl"):
         return tidy(_json(path))
     raise UserError(f"cannot read {path!r}: demonstrations are imported from {', '.join(KINDS)} files")
-
-
-def _objects(path: str | os.PathLike[str], data: bytes) -> Any:
-    return pickles.plain_object(path, data)
 
 
 def _json(path: str) -> Any:
@@ -112,25 +103,13 @@ def _parquet(path: str) -> dict[str, Any]:
     if find_spec("pyarrow") is None:
         raise UserError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow, or save the table as CSV")
     data = read_bytes(path, max_bytes=MAX_BYTES)
-    try:
+    with readable(f"{path} is not a readable Parquet file"):
         file = import_module("pyarrow.parquet").ParquetFile(io.BytesIO(data))
         meta = file.metadata
         unpacked = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         if unpacked > may_unpack(len(data), MAX_BYTES):
             raise UserError(f"{path} announces {unpacked} bytes, too many for its size; it was not read")
         return {str(name): values for name, values in file.read().to_pydict().items()}
-    except UserError:
-        raise
-    except Exception as error:  # Arrow raises a dozen types on damaged files
-        raise UserError(f"{path} is not a readable Parquet file: {type(error).__name__}: {str(error)[:200]}") from None
-
-
-def decoded(path: str) -> str:
-    """The text of a file, with or without a byte order mark."""
-    try:
-        return disk.read_bytes(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file in UTF-8") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

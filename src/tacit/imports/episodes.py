@@ -3,8 +3,8 @@
 A trajectory needs one observation more than actions. Files often have as many. Then one of these holds:
 
     shift  0    action t was taken in row t: where the last one led was not recorded
-    shift  1    row t is where action t led; the first state is missing. In logs of vector environments that reset by
-                themselves, the last row is already the next episode's first
+    shift  1    row t is where action t led; the first state is missing. In logs of vector environments that reset
+                automatically, the last row is already the next episode's first
     shift -1    action t was taken in row t + 1
 
 With an environment that can be replayed, the shift is the one that fits. Without, a file that could be read in two ways
@@ -40,7 +40,7 @@ class Draft:
     rewards: Array | None
     costs: Array | None
     ended: bool | None
-    """By itself; None: not known."""
+    """Did the environment end it? None: not known."""
     done: bool | None
     length: int
     """Steps that the file has."""
@@ -97,7 +97,7 @@ def _check_successors(reading: Reading) -> None:
 
 
 def _drop_resets(reading: Reading, target: Target | None, facts: Facts) -> None:
-    """Vector environments that reset by themselves return the next episode's first observation as the last one."""
+    """Vector environments that reset automatically return the next episode's first observation as the last one."""
     if target is None or not target.steps or _as_many(reading) or _surprise(reading, 0, target) > 0.1:
         return
     for episode in reading.episodes:
@@ -237,7 +237,7 @@ def _draft(episode: Recorded, shift: int, autoreset: bool) -> Draft:
 
 
 def _ended(episode: Recorded) -> bool | None:
-    """Did it end by itself? None if the file does not say."""
+    """Did the environment end it? None if the file does not say."""
     if episode.terminated is not None:
         return episode.terminated
     if episode.truncated is not None and episode.done is not None:
@@ -311,7 +311,7 @@ def _append(draft: Draft, observation: Array, reward: float, cost: float | None)
 def _ends(
     kept: Sequence[tuple[int, Draft]], words: dict[int, bool], choices: Choices, target: Target | None, facts: Facts
 ) -> list[bool]:
-    """Which episodes ended by themselves."""
+    """Which episodes the environment ended."""
     horizon = None if target is None else target.horizon
     longest = max(draft.length for _, draft in kept)
     if choices.terminated in ("all", "none", "short"):
@@ -328,7 +328,7 @@ def _ends(
             lengths = [draft.length for _, draft in kept]
             raise UserError(
                 f"{kept[0][1].where}: its episodes of {min(lengths)} to {max(lengths)} steps are marked as done, which "
-                "can be read in two ways: they ended by themselves (--terminated all, or short for all but the "
+                "can be read in two ways: the environment ended them (--terminated all, or short for all but the "
                 "longest), or were cut off (--terminated none). Choose, or give --env: its time limit tells"
             )
         limit = horizon or (longest if target is None else longest + 1)

@@ -1,4 +1,4 @@
-"""From files and folders of others to one set of demonstrations, and a table of what was understood.
+"""From foreign files and folders to one set of demonstrations, and a table of what was understood.
 
 imported = import_files(["rollouts/"], Choices(), target)
 imported.demos, imported.rows                   the demonstrations; {what: how it was understood}
@@ -17,21 +17,23 @@ import numpy as np
 from tacit.demos.check import problems as problems_of
 from tacit.demos.convert import for_environment, from_csv
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
-from tacit.demos.evidence import shortness, statistics
-from tacit.demos.files import load, read_npz, shipped
+from tacit.demos.evidence import Check, shortness, statistics
+from tacit.demos.files import MAX_BYTES, load, read_npz, shipped
 from tacit.demos.replay import check
 from tacit.demos.stepping import quiet
-from tacit.demos.verdict import Check
 from tacit.envs.families import find_format
+from tacit.envs.options import exact_model, resolve_env
+from tacit.envs.registry import make
 from tacit.errors import UserError
-from tacit.imports.contents import TABLES, content, decoded, find_files
+from tacit.imports.contents import TABLES, content, find_files
 from tacit.imports.episodes import REWARDS, TERMINATED, Facts, complete, drafts
-from tacit.imports.layouts import understand
-from tacit.imports.names import role_of
+from tacit.imports.layouts import joined, understand
+from tacit.imports.names import parsed, role_of
 from tacit.imports.reading import LAYOUTS, Choices, NoEpisodes, Reading
 from tacit.imports.tables import entry_names, read_table
 from tacit.imports.target import Target
 from tacit.interop.pickles import NotPlain
+from tacit.run.disk import read_text
 
 MINARI = "minari:"
 
@@ -71,7 +73,8 @@ def import_files(paths: Sequence[str], choices: Choices, target: Target | None =
 def _imported(paths: Sequence[str], choices: Choices, target: Target | None) -> Imported:
     finished, readings, left_out = _read(paths, choices, target)
     facts = Facts()
-    trajectories = _ended(finished, choices, target)
+    trajectories = _ended([trajectory for demos in finished for trajectory in demos], choices, target)
+    complete_already = len(trajectories)
     for reading in readings:
         trajectories += _trajectories(reading, choices, target, facts)
     trajectories = [_cut(trajectory, choices.cut) for trajectory in trajectories]
@@ -80,8 +83,8 @@ def _imported(paths: Sequence[str], choices: Choices, target: Target | None) -> 
     card = make_card(source=f"imported from {_described(paths)}")
     size = trajectories[0].observations[0].size
     card["feature_names"] = names if names is not None and len(names) == size else None
-    if len(paths) == 1 and len(finished) == len(trajectories) and finished:
-        card = {**card, **_card_of(paths[0])}
+    if len(paths) == 1 and not os.path.isdir(paths[0]) and len(finished) == 1:
+        card = {**card, **finished[0].card}  # what a file of ours, or a Minari dataset, says about itself
     demos = from_trajectories(trajectories, card)
     misfits: list[str] = []
     result = None
@@ -92,7 +95,7 @@ def _imported(paths: Sequence[str], choices: Choices, target: Target | None) -> 
         misfits = problems_of(demos, target.built)
         if not misfits or target.grid is not None:
             result = check(demos, target.built, reference=_reference(target, demos))
-    rows = _rows(demos, readings, len(finished), facts, target)
+    rows = _rows(demos, readings, complete_already, facts, target)
     return Imported(demos, rows, misfits, result, left_out)
 
 
@@ -118,9 +121,9 @@ def _check_choices(choices: Choices) -> None:
 
 def _read(
     paths: Sequence[str], choices: Choices, target: Target | None
-) -> tuple[list[Trajectory], list[Reading], dict[str, str]]:
-    """(trajectories that were complete already, readings by layout, files of folders that were left out)."""
-    finished: list[Trajectory] = []
+) -> tuple[list[Demonstrations], list[Reading], dict[str, str]]:
+    """(demonstrations that were complete already, readings by layout, files of folders that were left out)."""
+    finished: list[Demonstrations] = []
     by_layout: dict[str, list[Reading]] = {}
     left_out: dict[str, str] = {}
     files = [(path, False) for path in paths if path.startswith(MINARI)]
@@ -138,7 +141,7 @@ def _read(
         try:
             whole = _complete_file(file)
             if whole is not None:
-                finished += whole
+                finished.append(whole)
                 continue
             reading = _reading(file, choices, target)
         except (NoEpisodes, NotPlain) as error:
@@ -150,7 +153,8 @@ def _read(
     if not finished and not by_layout:
         first = next(iter(left_out.items()), ("", ""))
         raise UserError(f"{_described(paths)}: no file holds demonstrations; {first[0]}: {first[1]}")
-    return finished, [_merged(layout, group) for layout, group in by_layout.items()], left_out
+    readings = [_merged(layout, group) for layout, group in by_layout.items()]
+    return finished, readings, left_out
 
 
 def _named_arrays(files: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -167,51 +171,32 @@ def _named_arrays(files: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _merged(layout: str, readings: Sequence[Reading]) -> Reading:
-    first = readings[0]
-    notes = list(dict.fromkeys(note for reading in readings for note in reading.notes))
-    episodes = [episode for reading in readings for episode in reading.episodes]
     if layout == "one episode" and len(readings) > 1:
         layout = "one episode per file"
-    autoreset = True if all(reading.autoreset for reading in readings) else None
-    return Reading(layout, episodes, notes, first.entry_names, first.sums, autoreset)
+    return joined(layout, readings, autoreset=True if all(reading.autoreset for reading in readings) else None)
 
 
-def _complete_file(file: str) -> list[Trajectory] | None:
-    """The trajectories of a file of our own: a demonstration file, or a table with our columns."""
+def _complete_file(file: str) -> Demonstrations | None:
+    """The content of a file of our own: a demonstration file, or a table with our columns."""
     if file.startswith(MINARI):
         from tacit.interop.minari import from_minari
 
-        return list(from_minari(file))
+        return from_minari(file)
     ending = Path(file).suffix.lower()
     if find_format(file) is not None:
-        return list(load(file))
+        return load(file)
     if ending == ".npz" and read_npz(file, foreign=lambda *_: None)[1] is not None:
-        return list(load(file))
-    if ending == ".csv":
-        header = decoded(file).partition("\n")[0].strip().split(",")
-        lists = all(any(n == p or n.startswith(f"{p}_") for n in header) for p in ("obs", "act"))
-        if lists and {"episode", "step", "reward", "terminated"} <= set(header) and "done" not in header:
-            return list(from_csv(file)) if _ends_with_observations(file, header) else None
-    return None
+        return load(file)
+    return from_csv(file) if ending == ".csv" and _is_our_table(file) else None
 
 
-def _ends_with_observations(file: str, header: Sequence[str]) -> bool:
-    """Has our table its last rows without an action?"""
-    lines = [line for line in decoded(file).splitlines() if line.strip()]
-    column = next(i for i, name in enumerate(header) if name == "act" or name.startswith("act_"))
-    cells = lines[-1].split(",")
-    return len(cells) > column and not cells[column].strip()
-
-
-def _card_of(path: str) -> dict[str, Any]:
-    """What a file of ours, or a Minari dataset, says about itself."""
-    if path.startswith(MINARI):
-        from tacit.interop.minari import from_minari
-
-        return dict(from_minari(path).card)
-    if Path(path).suffix.lower() == ".csv":
-        return {"feature_names": from_csv(path).card["feature_names"]}
-    return {} if os.path.isdir(path) else dict(load(path).card)
+def _is_our_table(file: str) -> bool:
+    """Has a table our columns, and last rows without an action?"""
+    lines = [line.strip() for line in read_text(file, max_bytes=MAX_BYTES).splitlines() if line.strip()]
+    header, last = (line.split(",") for line in (lines[0], lines[-1])) if lines else ([], [])
+    columns = {p: [i for i, n in enumerate(header) if n == p or n.startswith(f"{p}_")] for p in ("obs", "act")}
+    ours = all(columns.values()) and {"episode", "step", "reward", "terminated"} <= set(header) and "done" not in header
+    return bool(ours and len(last) > columns["act"][0] and not last[columns["act"][0]].strip())
 
 
 def _reading(file: str, choices: Choices, target: Target | None) -> Reading:
@@ -373,3 +358,47 @@ def _entries(array: Any, names: Any) -> str:
     listed = "" if names is None else f": {', '.join(map(str, names[:8]))}{', ...' if len(names) > 8 else ''}"
     size = int(np.prod(array.shape[1:]))
     return f"{size} entries ({array.dtype}), {array.min():.4g} to {array.max():.4g}{listed}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From Python
+
+
+def target_of(env: str, env_kwargs: Mapping[str, Any] | None = None) -> Target:
+    """The environment that data are compared with: its exact model if there is one."""
+    complete = resolve_env(env, dict(env_kwargs or {}))
+    model = exact_model(env, complete)
+    return Target(env, complete, make(env, **complete) if model is None else model)
+
+
+def read(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    env: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+    shift: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    terminated: str | None = None,
+    rewards: str | None = None,
+    cut: int | None = None,
+) -> Demonstrations:
+    """Demonstrations from foreign files and folders. UserError for what is ambiguous or does not fit `env`."""
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    chosen = parsed(f"{role}={name}" for role, name in (columns or {}).items())
+    target = None if env is None else target_of(env, env_kwargs)
+    imported = import_files(
+        [os.fspath(path) for path in listed], Choices(layout, shift, chosen, terminated, rewards, cut), target
+    )
+    refuse(" and ".join(map(str, listed[:2])), env, imported.problems, imported.check)
+    return imported.demos
+
+
+def refuse(source: str, env: str | None, problems: Sequence[str], check: Check | None) -> None:
+    """UserError for demonstrations that certainly do not fit their environment."""
+    wrong = check.texts("wrong") if check is not None else []
+    if problems:
+        more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
+        raise UserError(f"{source} does not fit {env}: {'; '.join([*wrong[:1], *problems[:3]])}{more}")
+    if wrong:
+        raise UserError(f"{source} does not fit {env}: {'; '.join(wrong)}")

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import UserError
+from tacit.errors import UserError, listed
 from tacit.imports.contents import natural
-from tacit.imports.names import WRAPPERS, listed, plain, role_of, roles_of, selected
-from tacit.imports.reading import Array, Choices, NoEpisodes, Reading, Recorded
+from tacit.imports.names import WRAPPERS, plain, role_of, roles_of, same, selected
+from tacit.imports.reading import Array, Choices, NoEpisodes, Reading, Recorded, recorded
 from tacit.imports.splitting import batch, flat
 
 TUPLES = range(2, 8)
@@ -68,17 +68,15 @@ def _has_roles(content: Mapping[str, Any], choices: Choices) -> bool:
     return bool({"observations", "original"} & roles) and "actions" in roles
 
 
-def _joined(layout: str, readings: Sequence[Reading]) -> Reading:
+def joined(layout: str, readings: Sequence[Reading], autoreset: bool | None) -> Reading:
+    """The episodes of several readings, as one."""
     notes = list(dict.fromkeys(note for reading in readings for note in reading.notes))
-    first = readings[0]
-    return Reading(
-        layout,
-        [episode for reading in readings for episode in reading.episodes],
-        notes,
-        first.entry_names,
-        first.sums,
-        first.autoreset,
-    )
+    episodes = [episode for reading in readings for episode in reading.episodes]
+    return Reading(layout, episodes, notes, readings[0].entry_names, readings[0].sums, autoreset)
+
+
+def _joined(layout: str, readings: Sequence[Reading]) -> Reading:
+    return joined(layout, readings, readings[0].autoreset)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -89,9 +87,7 @@ def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
     inner = replace(choices, whole=True)
     if all(isinstance(entry, dict) for entry in content):
         if all(_is_step(entry) for entry in content):
-            reading = _from_dict(_columns(content, where), where, choices)
-            reading.layout = f"list of steps, {reading.layout}"
-            return reading
+            return _from_steps(content, where, choices)
         parts = [understand(entry, f"{where}, episode {i}", inner) for i, entry in enumerate(content)]
         return _joined("list of episodes", parts)
     if not all(isinstance(entry, list | np.ndarray) for entry in content):
@@ -106,15 +102,19 @@ def _from_list(content: list[Any], where: str, choices: Choices) -> Reading:
     if all(isinstance(entry, list) and len(entry) in TUPLES for entry in content):
         named = [_named(entry) for entry in content]
         if all(_is_step(entry) for entry in named):
-            reading = _from_dict(_columns(named, where), where, choices)
-            reading.layout = f"list of steps, {reading.layout}"
-            return reading
+            return _from_steps(named, where, choices)
         if _stacks(named[0]["observations"]) is not None:
             parts = [_from_dict(entry, f"{where}, episode {i}", inner) for i, entry in enumerate(named)]
             return _joined("list of episodes (states, actions, ...)", parts)
     # A list of episodes, each a list of tuples, one per step.
     parts = [_from_list(list(entry), f"{where}, episode {i}", inner) for i, entry in enumerate(content)]
     return _joined("list of episodes, each a list of steps", parts)
+
+
+def _from_steps(steps: Sequence[Mapping[str, Any]], where: str, choices: Choices) -> Reading:
+    reading = _from_dict(_columns(steps, where), where, choices)
+    reading.layout = f"list of steps, {reading.layout}"
+    return reading
 
 
 def _named(entries: Sequence[Any]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _from_dict(content: Mapping[str, Any], where: str, choices: Choices) -> Read
     roles = roles_of(content, choices.columns, where)
     notes, names = [], None
     if "original" in roles:
-        if "observations" in roles and not _equal(roles["observations"], roles["original"]):
+        if "observations" in roles and not same(_stacks(roles["observations"]), _stacks(roles["original"])):
             notes.append("original observations taken, not the normalised ones beside them, as in Liu's data")
         roles["observations"] = roles.pop("original")
     for role in ("observations", "next"):
@@ -276,11 +276,6 @@ def _field(value: Any) -> Any:
     return value
 
 
-def _equal(one: Any, other: Any) -> bool:
-    a, b = _stacks(one), _stacks(other)
-    return a is not None and b is not None and a.shape == b.shape and bool(np.array_equal(a, b))
-
-
 def _one_of(roles: Mapping[str, Any], i: int, count: int, where: str) -> Recorded:
     """Episode i of a dict of lists."""
 
@@ -294,21 +289,11 @@ def _one_of(roles: Mapping[str, Any], i: int, count: int, where: str) -> Recorde
     obs, act = part("observations"), part("actions")
     if obs is None or act is None:
         raise UserError(f"{where}: there are not as many lists of actions as of observations")
-    return Recorded(
-        where,
-        obs,
-        act,
-        part("next"),
-        part("rewards") if part("rewards") is not None else part("sums"),
-        part("costs"),
-        _last(part("terminated")),
-        _last(part("truncated")),
-        _last(part("dones")),
-    )
+    return recorded(where, obs, act, part, _last)
 
 
 def _last(flags: Array | None) -> bool | None:
-    """Did it happen at the end? None if nothing is known."""
+    """Is one of the last two flags set? None if there are none."""
     return None if flags is None or not flags.size else bool(np.nan_to_num(np.ravel(flags)[-2:]).any())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import UserError
+from tacit.errors import UserError, listed
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def selected(value: Any, selection: str, where: str) -> Any:
         else:
             chosen.append(int(part))
     if not chosen or max(chosen) >= size or min(chosen) < -size:
-        raise UserError(f"{where} has {size} entries, and {selection} asks for others")
+        raise UserError(f"{where} has {size} entries, numbered from 0: there is no {selection}")
     return array[..., chosen]
 
 
@@ -136,11 +136,6 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return False
-
-
-def listed(names: Iterable[Any], most: int = 12) -> str:
-    words = [str(name)[:40] for name in names]
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def parsed(columns: Iterable[str]) -> dict[str, str]:

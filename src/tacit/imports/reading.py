@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ LAYOUTS = ("one-episode", "episodes-first", "steps-first", "jumps", "every:N")
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says where files do not."""
+    """Choices of the user, for what files do not say."""
 
     layout: str | None = None
     shift: int | None = None
@@ -46,7 +46,27 @@ class Recorded:
     terminated: bool | None = None
     truncated: bool | None = None
     done: bool | None = None
-    """It ended, by itself or at a time limit. None, here and above: the file does not say."""
+    """It ended, for whatever reason. None, here and above: the file does not say."""
+
+
+def recorded(
+    where: str,
+    observations: Array,
+    actions: Array,
+    part: Callable[[str], Array | None],
+    happened: Callable[[Array | None], bool | None],
+) -> Recorded:
+    """An episode from its parts by role; `happened` reads flags."""
+    rewards = part("rewards")
+    return Recorded(
+        where,
+        observations,
+        actions,
+        part("next"),
+        part("sums") if rewards is None else rewards,
+        part("costs"),
+        *(happened(part(role)) for role in ("terminated", "truncated", "dones")),
+    )
 
 
 @dataclass

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UserError
-from tacit.imports.reading import Array, Choices, Reading, Recorded
+from tacit.imports.reading import Array, Choices, Reading, Recorded, recorded
 
 Span = tuple[int, int]
 
@@ -34,46 +35,32 @@ def flat(roles: dict[str, Array], where: str, choices: Choices) -> Reading:
     one_more = 1 if extra else 0
     rewards = roles.get("rewards", roles.get("sums"))
     sums = rewards is not None and rewards.size == count and steps > count
+
+    def part(role: str, i: int, start: int, stop: int) -> Array | None:
+        """The part of episode i: per step, per observation (without the first), or per episode."""
+        array, shift = roles.get(role), i * one_more
+        if array is None or role == "sums":  # those count only if there is one per episode, see below
+            return None
+        if len(array) == steps:
+            return array[start:stop]
+        if len(array) == rows:
+            return array[start + shift + 1 : stop + shift + 1]
+        if len(array) == count:
+            return np.ravel(array)[i : i + 1]
+        raise UserError(f"{where}: {role} have {len(array)} rows for {steps} actions and {count} episodes")
+
     episodes = []
     for i, (start, stop) in enumerate(spans):
-        shift = i * one_more
-
-        def cut(role: str, start: int = start, stop: int = stop, shift: int = shift, i: int = i) -> Array | None:
-            return _cut(roles.get(role), start, stop, shift, i, steps, rows, count, f"{where}: {role}")
-
-        reward = np.ravel(rewards)[i : i + 1] if sums and rewards is not None else cut("rewards")
-        episodes.append(
-            Recorded(
-                where if count == 1 else f"{where}, episode {i}",
-                roles["observations"][start + shift : stop + shift + one_more],
-                roles["actions"][start:stop],
-                cut("next"),
-                reward,
-                cut("costs"),
-                _any(cut("terminated")),
-                _any(cut("truncated")),
-                _any(cut("dones")) if "dones" in roles else None,
-            )
-        )
+        seen = roles["observations"][start + i * one_more : stop + (i + 1) * one_more]
+        name = where if count == 1 else f"{where}, episode {i}"
+        own = partial(part, i=i, start=start, stop=stop)
+        episodes.append(recorded(name, seen, roles["actions"][start:stop], own, _any))
+        if sums and rewards is not None:
+            episodes[-1].rewards = np.ravel(rewards)[i : i + 1]
     layout = "one episode" if count == 1 and how == "nothing" else f"flat arrays, cut by {how}"
     if sums and "lengths" in roles:
         layout = "rollouts with lengths and sums of rewards, as Malik's"
     return Reading(layout, [_without_blank(e) for e in episodes], notes, sums=sums)
-
-
-def _cut(
-    array: Array | None, start: int, stop: int, shift: int, i: int, steps: int, rows: int, count: int, what: str
-) -> Array | None:
-    """The part of an episode: per step, per observation (without the first), or per episode."""
-    if array is None:
-        return None
-    if len(array) == steps:
-        return array[start:stop]
-    if len(array) == rows:
-        return array[start + shift + 1 : stop + shift + 1]
-    if len(array) == count:
-        return np.ravel(array)[i : i + 1]
-    raise UserError(f"{what} have {len(array)} rows for {steps} actions and {count} episodes")
 
 
 def _any(flags: Array | None) -> bool | None:
@@ -123,7 +110,7 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
     if len(found) and not choices.whole:
         raise UserError(
             f"{where} can be read in two ways: one episode of {steps} steps, or {len(found) + 1} episodes, because the "
-            f"observations jump at row {found[0]}{' and others' if len(found) > 1 else ''}. Choose with "
+            f"observations jump at row {found[0]}{' and elsewhere' if len(found) > 1 else ''}. Choose with "
             "--layout one-episode, --layout jumps or --layout every:N"
         )
     return [(0, steps)], "nothing", []
@@ -303,17 +290,7 @@ def _row(roles: dict[str, Array], i: int, where: str) -> Recorded:
             return value[i : i + 1] if len(value) == len(roles["actions"]) else None
         return value[i][:steps] if value.shape[1] == len(act) else value[i][1 : steps + 1]
 
-    return Recorded(
-        where,
-        obs[: steps + one_more],
-        act[:steps],
-        part("next"),
-        part("rewards") if "rewards" in roles else part("sums"),
-        part("costs"),
-        _any(part("terminated")),
-        _any(part("truncated")),
-        _any(part("dones")),
-    )
+    return recorded(where, obs[: steps + one_more], act[:steps], part, _any)
 
 
 def _length(roles: dict[str, Array], i: int) -> int:

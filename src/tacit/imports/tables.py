@@ -1,4 +1,4 @@
-"""Tables of others: CSV with any separator and Parquet, one row a step, as the dict of arrays that `layouts` reads."""
+"""Tables: CSV with any separator and Parquet, one row per step, as the dict of arrays that `layouts` reads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import UserError
-from tacit.imports.contents import content, decoded
-from tacit.imports.names import IGNORED, PREFIXES, listed, plain, role_of
+from tacit.demos.files import MAX_BYTES
+from tacit.errors import UserError, listed
+from tacit.imports.contents import content
+from tacit.imports.names import IGNORED, PREFIXES, plain, role_of
+from tacit.run.disk import read_text
 
 SEPARATORS = ",;\t|"
 MOST_CELLS = 200_000_000
 WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+Names = dict[str, list[str]]
+"""{role: names of its columns}, "left out" among them."""
 MISSING = ("", "nan", "na", "none", "null")
 
 
@@ -31,12 +35,8 @@ def read_table(path: str, chosen: Mapping[str, str], features: Sequence[str] | N
     return _grouped(path, {name: array for name, array in arrays.items() if array is not None}, chosen, features)
 
 
-class Names(dict[str, list[str]]):
-    """{role: names of its columns}, "left out" among them."""
-
-
 def _csv(path: str) -> dict[str, np.ndarray | None]:
-    text = decoded(path)
+    text = read_text(path, max_bytes=MAX_BYTES)
     first = text.partition("\n")[0]
     separator = max(SEPARATORS, key=first.count) if any(first.count(c) for c in SEPARATORS) else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -98,7 +98,7 @@ def _grouped(
     path: str, arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], features: Sequence[str] | None
 ) -> tuple[dict[str, Any], Names]:
     """Columns put together to arrays: as chosen, by their names and prefixes, or by the environment's names."""
-    names = Names()
+    names: Names = {}
     for role, listing in chosen.items():
         wanted = [name.strip() for name in listing.split(",")]
         missing = [name for name in wanted if name not in arrays]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tacit.demos.replay import own_error
+from tacit.demos.evidence import KNOWN, error_sizes
+from tacit.demos.replay import probability
 from tacit.demos.stepping import Outcome, Stepper, find_stepper
-from tacit.demos.verdict import KNOWN
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import feature_names
 from tacit.imports.reading import Array
@@ -50,23 +50,14 @@ class Target:
         if self.grid is not None:
             return None
         stepper = find_stepper(self.built)
-        return None if stepper is None or self._error(stepper) > KNOWN else stepper
+        return None if stepper is None or stepper.own_error > KNOWN else stepper
 
     @cached_property
     def exact(self) -> bool:
         """Can a missing outcome be computed?"""
         if self.grid is not None:
             return bool(self.grid.slip == 0)
-        return self.stepper is not None and self._error(self.stepper) < EXACT
-
-    @cached_property
-    def _errors(self) -> dict[int, float]:
-        return {}
-
-    def _error(self, stepper: Stepper) -> float:
-        if id(stepper) not in self._errors:
-            self._errors[id(stepper)] = own_error(stepper)
-        return self._errors[id(stepper)]
+        return self.stepper is not None and self.stepper.own_error < EXACT
 
     @property
     def steps(self) -> bool:
@@ -78,19 +69,13 @@ class Target:
     def surprise(self, before: Array, action: Any, after: Array, scale: Array) -> float:
         """How far a recorded step is from the environment's: about 0 if it fits, about 1 or more if not."""
         if self.grid is not None:
-            chance = self._chance(before, action, after)
+            states = self.grid.states_of(np.stack([before, after]))
+            known = not (states < 0).any()
+            chance = probability(self.grid, states[:1], np.array([int(action)]), states[1:])[0] if known else 0.0
             return float(min(2.0, -np.log(chance + 1e-3) / 2.0))
         assert self.stepper is not None
-        outcome = self.stepper.step(before, action)
-        off = np.minimum(np.abs(np.ravel(outcome.observation) - np.ravel(after)) / scale, 10.0)
-        return float(min(2.0, np.sqrt((off**2).mean())))
-
-    def _chance(self, before: Array, action: Any, after: Array) -> float:
-        states = self.grid.states_of(np.stack([before, after]))
-        if (states < 0).any() or not 0 <= int(action) < self.grid.n_actions:
-            return 0.0
-        reached = self.grid.targets[states[0]] == states[1]
-        return float((reached * self.grid.outcome_probabilities[states[0], int(action)]).sum())
+        simulated = self.stepper.steps(before[None], [action])
+        return float(min(2.0, error_sizes(simulated, np.ravel(after)[None], scale)[0]))
 
     def step(self, before: Array, action: Any, *, stopped: bool = False) -> Outcome | None:
         """What the environment makes of an action; None if that is not certain.
@@ -109,26 +94,19 @@ class Target:
         likely = int(np.argmax(to_goal)) if stopped and to_goal.any() else int(np.argmax(chances))
         reached = int(self.grid.targets[state, likely])
         cell: Any = np.asarray(self.grid.cells[reached], np.asarray(before).dtype) if self.positions else reached
-        return Outcome(
-            np.asarray(cell),
-            float(self.grid.entry_rewards[reached]),
-            float(self.grid.entry_costs[reached]),
-            reached == self.grid.goal,
-        )
+        return self._outcome(np.asarray(cell), reached)
+
+    def _outcome(self, cell: Array, state: int) -> Outcome:
+        """Of a step on a grid that leads to this cell."""
+        grid = self.grid
+        return Outcome(cell, float(grid.entry_rewards[state]), float(grid.entry_costs[state]), state == grid.goal)
 
     def reached(self, after: Array) -> Outcome | None:
         """Reward, cost and end of a step on a grid, which depend on the cell that it leads to alone."""
         if self.grid is None:
             return None
         state = int(self.grid.states_of(np.asarray(after)[None])[0])
-        if state < 0:
-            return None
-        return Outcome(
-            after,
-            float(self.grid.entry_rewards[state]),
-            float(self.grid.entry_costs[state]),
-            state == self.grid.goal,
-        )
+        return None if state < 0 else self._outcome(after, state)
 
     # -- the form of observations and actions ---------------------------------------------------------------------
 

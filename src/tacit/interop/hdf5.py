@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tacit.demos.files import MAX_BYTES
-from tacit.errors import UserError, install_command
+from tacit.errors import UserError, install_command, readable
 from tacit.run import disk
 from tacit.run.storage import may_unpack
 
@@ -50,15 +50,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         import h5py
     except ImportError:
         raise UserError(f"{path}: reading HDF5 needs h5py: {install_command('minari')}") from None
-    try:
+    with readable(f"{path} is not a readable HDF5 file"):
         check_file(path)
         with h5py.File(path, "r") as file:
             return _group(file, set())
-    except UserError:
-        raise
-    except Exception as error:  # HDF5 raises a dozen types on damaged files
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{path} is not a readable HDF5 file: {type(error).__name__}: {reason}") from None
 
 
 def _group(group: Any, above: set[int]) -> dict[str, Any]:

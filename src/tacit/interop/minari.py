@@ -24,7 +24,7 @@ from minari.storage import get_dataset_path
 from tacit.demos.data import Card, Demonstrations, Trajectory, from_trajectories, make_card
 from tacit.envs.options import check_standalone
 from tacit.envs.registry import entry_names, flat_space, flatten, is_flat
-from tacit.errors import UserError
+from tacit.errors import UserError, readable
 from tacit.interop.hdf5 import check_file
 from tacit.run.storage import from_json, to_json
 
@@ -37,39 +37,28 @@ def from_minari(dataset: str | Any, *, download: bool = False) -> Demonstrations
     """Read a dataset (its id, or a `MinariDataset`). Episodes without a step are left out."""
     if isinstance(dataset, str):
         dataset = _load(dataset, download)
-    try:
+    with readable(f"cannot read the Minari dataset {dataset.id}"):
         space = dataset.observation_space
         flat_space(space)  # UserError for pictures and words
         trajectories = [_trajectory(dataset, space, episode) for episode in dataset.iterate_episodes() if len(episode)]
         if not trajectories:
             raise UserError(f"the Minari dataset {dataset.id} has no episodes")
         return from_trajectories(trajectories, _card(dataset))
-    except UserError:
-        raise
-    except Exception as error:  # HDF5 and Minari raise a dozen types on damaged files
-        raise UserError(f"cannot read the Minari dataset {dataset.id}: {_reason(error)}") from None
 
 
 def _load(name: str, download: bool) -> Any:
     name = name.removeprefix(PREFIX)
-    try:
-        for file in sorted(get_dataset_path(name).glob("data/*.hdf5")):
-            check_file(file)
-        return minari.load_dataset(name, download=download)
-    except UserError:
-        raise
-    except FileNotFoundError:
-        there = ", ".join(sorted(minari.list_local_datasets())) or "none"
-        raise UserError(
-            f"there is no Minari dataset {name!r} on this machine (there are: {there}); "
-            f"`minari download {name}` fetches a public one"
-        ) from None
-    except Exception as error:  # HDF5 and Minari raise a dozen types on damaged files
-        raise UserError(f"cannot read the Minari dataset {name!r}: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    with readable(f"cannot read the Minari dataset {name!r}"):
+        try:
+            for file in sorted(get_dataset_path(name).glob("data/*.hdf5")):
+                check_file(file)
+            return minari.load_dataset(name, download=download)
+        except FileNotFoundError:
+            there = ", ".join(sorted(minari.list_local_datasets())) or "none"
+            raise UserError(
+                f"there is no Minari dataset {name!r} on this machine (there are: {there}); "
+                f"`minari download {name}` fetches a public one"
+            ) from None
 
 
 def _trajectory(dataset: Any, space: gym.Space[Any], episode: Any) -> Trajectory:

@@ -52,6 +52,8 @@ FIRST_SMOOTHNESS, SMOOTHNESS = 0.3, (0.1, 0.5, 3.0)
 """Weight of the differences between neighbouring knots while terms are chosen, and the candidates afterwards."""
 HINGES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Candidates of h in (2): 0, and these quantiles of the out-of-fold costs."""
+CANDIDATES = 4
+"""Number of sets of inputs that are fitted before one is chosen."""
 MOST_INPUTS = 120
 """Number of inputs whose pairs are screened: those that differ most alone."""
 
@@ -344,18 +346,21 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
     while len(tables) < MOST_TERMS:
         learner_cost = np.zeros(len(samples.learner)) if problem is None else problem.learner @ lam
         gains = screen(samples, held_out, learner_cost)
+        trials = []
         for inputs in _candidates(gains, [table[0] for table in tables]):
             # A pair can say all that a term on one of its inputs says.
             kept = [table for table in tables if not set(table[0]) < set(inputs)]
             trial = Problem(samples, [*kept, new(inputs)])
-            result = trial.fit(FIRST_SMOOTHNESS)
-            if _rises(result[1], fitted):
-                tables, problem = [*kept, new(inputs)], trial
-                lam, fitted, held_out = result
-                added.append(inputs)
-                break
-        else:
+            trials.append((trial, inputs, trial.fit(FIRST_SMOOTHNESS)))
+        if not trials:
             break
+        # Histograms are coarse: they say which inputs are worth a fit, and the fit says which are best.
+        best, inputs, result = max(trials, key=lambda one: one[2][1].share)
+        if not _rises(result[1], fitted):
+            break
+        tables, problem = list(best.tables), best
+        lam, fitted, held_out = result
+        added.append(inputs)
     if problem is None:
         return fitted, added
     for table in list(tables):
@@ -378,7 +383,7 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
 
 
 def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[Inputs]:
-    """The two most promising new sets of inputs. One input instead of a pair that is hardly better."""
+    """The most promising new sets of inputs. One input instead of a pair that is hardly better."""
     chosen: list[Inputs] = []
     for inputs, gain in sorted(gains.items(), key=lambda item: -item[1]):
         if inputs in present or gain < FIRST_GAIN / 2:
@@ -388,7 +393,7 @@ def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[I
         candidate = max(enough, key=lambda one: gains[one]) if enough else inputs
         if candidate not in chosen:
             chosen.append(candidate)
-        if len(chosen) == 2:
+        if len(chosen) == CANDIDATES:
             break
     return chosen
 

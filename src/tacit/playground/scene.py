@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tacit.envs.gridworld_map import CONSTRAINED, FREE
 from tacit.envs.gridworld_spec import GridworldSpec
 from tacit.errors import UserError, did_you_mean
 from tacit.inverse.mce_exact import OBJECTIVES as EXACT
+from tacit.run import storage
 
 OBJECTIVES = ("auto", "rule", *EXACT)
 """The smallest rule for walks by hand and the plug-in moments for the expert's (auto), or one of them for all."""
@@ -38,6 +39,10 @@ MOST_STEPS = 200
 """Of one demonstration, and of an episode."""
 LONGEST_NAME = 80
 LARGEST_SEED = 2**31 - 1
+SceneEntry = dict[str, Any]
+"""A scene as JSON, see above."""
+PathEntry = dict[str, list[Any]]
+"""One demonstration as JSON: cells and actions."""
 
 
 @dataclass(frozen=True)
@@ -55,37 +60,6 @@ class Path:
 
     cells: tuple[tuple[int, int], ...]
     actions: tuple[int, ...]
-
-
-class PathEntry(TypedDict):
-    """One demonstration, as JSON."""
-
-    cells: list[list[int]]
-    actions: list[int]
-
-
-class ExpertEntry(TypedDict):
-    """`Expert` as JSON."""
-
-    n: int
-    seed: int
-    beta: float
-
-
-class SceneEntry(TypedDict):
-    """A scene as JSON; see the module's docstring."""
-
-    format: str
-    version: int
-    name: str
-    rows: list[str]
-    moves: int
-    slip: float
-    beta: float
-    budget: float
-    objective: str
-    expert: ExpertEntry
-    demonstrations: list[PathEntry]
 
 
 @dataclass(frozen=True)
@@ -125,22 +99,7 @@ class Scene:
 
     def to_json(self) -> SceneEntry:
         """As saved in a file; `parse` reads it back."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "name": self.name,
-            "rows": list(self.rows),
-            "moves": self.moves,
-            "slip": self.slip,
-            "beta": self.beta,
-            "budget": self.budget,
-            "objective": self.objective,
-            "expert": {"n": self.expert.n, "seed": self.expert.seed, "beta": self.expert.beta},
-            "demonstrations": [
-                {"cells": [list(cell) for cell in path.cells], "actions": list(path.actions)}
-                for path in self.demonstrations
-            ],
-        }
+        return {"format": FORMAT, "version": VERSION, **storage.from_json(storage.to_json(asdict(self)))}
 
 
 def parse(data: object) -> Scene:

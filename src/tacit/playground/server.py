@@ -6,7 +6,7 @@ disk), the presets, a check of a scene, and a solution of one. It keeps nothing 
 * It binds to loopback addresses only, and answers only requests whose Host is this very server (a page elsewhere that
   has its name resolved to 127.0.0.1 sends its own name). A POST must come from this page (Origin) and be JSON.
 * A request has a size limit, must arrive within seconds however slowly it drips, and connections are served by a
-  limited number of threads; the others wait in the operating system's queue.
+  limited number of threads; further ones wait in the operating system's queue.
 * One scene is solved at a time. A newer request of the same page replaces an older one, which is stopped; when too
   many pages wait, the next is told to come again.
 """

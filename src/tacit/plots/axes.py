@@ -103,7 +103,7 @@ def _grid(cost: TableCost, demos: Demonstrations, axes: Axes) -> Axes:
 
 
 def _new_axes() -> Axes:
-    """Of a figure that a notebook shows by itself."""
+    """Axes of a new figure; a notebook shows it without being asked."""
     import matplotlib.pyplot as plt
 
     return plt.subplots()[1]

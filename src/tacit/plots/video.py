@@ -6,8 +6,8 @@ import base64
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,28 +45,32 @@ def record(
     max_steps: int = LARGEST_STEPS,
 ) -> int:
     """Write one episode as a film (.mp4 or .gif), atomically; returns the number of frames."""
-    import imageio.v2 as imageio
-
     target = checked(path)
-    mp4 = target.suffix.lower() == ".mp4"
-    rng = np.random.default_rng([seed, 1])
-    frames = 0
     with _drawing(env_id, env_kwargs) as env:
-        obs, _ = env.reset(seed=seed)
-        rate = frames_per_second(env)
-        # With the default blocks of 16 pixels, ffmpeg would rescale the picture. The codec only needs even sides.
-        options: dict[str, Any] = {"fps": rate, "macro_block_size": 2} if mp4 else {"duration": 1000 / rate}
-        get_writer: Any = imageio.get_writer
-        with disk.written_elsewhere(target) as draft, get_writer(draft, **options) as film:
-            for _ in range(max_steps):
-                film.append_data(_even(_picture(env)))
-                frames += 1
-                obs, _, terminated, truncated, _ = env.step(np.asarray(policy(obs[None], rng))[0])
-                if terminated or truncated:
-                    film.append_data(_even(_picture(env)))
-                    frames += 1
-                    break
-    return frames
+        pictures = (_picture(env) for _ in _steps(env, policy, seed, max_steps))
+        return write_film(target, pictures, frames_per_second(env))
+
+
+def write_film(path: str | os.PathLike[str], pictures: Iterable[np.ndarray], rate: float) -> int:
+    """Write pictures as a film with so many of them per second, atomically; returns their number."""
+    target, count = checked(path), 0
+    with disk.written_elsewhere(target) as draft, _writer(draft, rate) as film:
+        for picture in pictures:
+            # The codec needs even sides.
+            film.append_data(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
+            count += 1
+    return count
+
+
+def _writer(draft: Path, rate: float) -> Any:
+    try:
+        import imageio.v2 as imageio
+    except ModuleNotFoundError:
+        raise UserError(f"films need imageio: {install_command('robots')}") from None
+    # With the default blocks of 16 pixels, ffmpeg would rescale the picture.
+    options = {"fps": rate, "macro_block_size": 2} if draft.suffix.lower() == ".mp4" else {"duration": 1000 / rate}
+    get_writer: Any = imageio.get_writer
+    return get_writer(draft, **options)
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,15 @@ def filmstrip(
     with warnings.catch_warnings(), _drawing(env_id, env_kwargs) as env:
         warnings.simplefilter("ignore")  # such as those about missing render modes
         # Run the episode twice: first to count its steps, then to take the pictures, which is slow.
-        rewards, costs, _ = _episode(env, policy, seed, max_steps, ())
-        steps = tuple(np.unique(np.linspace(0, len(rewards), pictures).round().astype(int)).tolist())
-        taken = _episode(env, policy, seed, max_steps, steps)[2]
+        _, *walked = _steps(env, policy, seed, max_steps)
+        steps = tuple(np.unique(np.linspace(0, len(walked), pictures).round().astype(int)).tolist())
+        again = enumerate(_steps(env, policy, seed, max_steps))
+        taken = [_picture(env) for step, _ in again if step in steps]
         seconds = capabilities(env).step_seconds
-    reported = None if any(cost is None for cost in costs) else tuple(float(cost) for cost in costs)
-    return Filmstrip(tuple(taken), steps[: len(taken)], len(rewards), seconds, float(sum(rewards)), reported)
+    costs = tuple(cost for _, cost in walked)
+    reported = None if None in costs else tuple(map(float, costs))
+    total = float(sum(reward for reward, _ in walked))
+    return Filmstrip(tuple(taken), steps[: len(taken)], len(walked), seconds, total, reported)
 
 
 def jpeg(picture: np.ndarray, largest_side: int, quality: int) -> str:
@@ -159,36 +166,22 @@ def _picture(env: Any) -> np.ndarray:
     return picture
 
 
-def _episode(
-    env: Any, policy: Actor, seed: int, max_steps: int, wanted: tuple[int, ...]
-) -> tuple[list[float], list[Any], list[np.ndarray]]:
-    """(rewards, true costs, pictures after the wanted numbers of steps) of the episode with this seed."""
+def _steps(env: Any, policy: Actor, seed: int, max_steps: int) -> Iterator[tuple[float, Any]]:
+    """The episode with this seed: (reward, true cost) after each of its steps, and first (0, None) at its start."""
     rng = np.random.default_rng([seed, 1])
-    rewards: list[float] = []
-    costs: list[Any] = []
-    pictures = []
     obs, _ = env.reset(seed=seed)
-    over = False
-    while True:
-        if len(rewards) in wanted:
-            pictures.append(_picture(env))
-        if over or len(rewards) == max_steps:
-            return rewards, costs, pictures
+    yield 0.0, None
+    for _ in range(max_steps):
         obs, reward, terminated, truncated, info = env.step(np.asarray(policy(np.asarray(obs)[None], rng))[0])
-        rewards.append(float(reward))
-        costs.append(info.get("cost"))
-        over = bool(terminated or truncated)
+        yield float(reward), info.get("cost")
+        if terminated or truncated:
+            return
 
 
 def frames_per_second(env: Any) -> float:
     """Frames per second: real time if the environment states the duration of a step, else its own rate."""
     seconds = capabilities(env).step_seconds
     return 1.0 / seconds if seconds else float(env.metadata.get("render_fps", 10))
-
-
-def _even(frame: np.ndarray) -> np.ndarray:
-    """The picture (H, W, 3), cropped to even sides."""
-    return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -206,37 +199,30 @@ def record_beside(
 ) -> int:
     """Write a film of several agents {name: policy} from the same start, next to each other; the number of frames.
 
-    Whoever has finished waits for the others. A .gif needs nothing that does not come with Tacit.
+    An agent that has finished waits until all have. A .gif needs no further packages.
     """
     target = checked(path)
-    envs = [_made_to_draw(env_id, env_kwargs) for _ in agents]
-    try:
-        rate = frames_per_second(envs[0])
-        frames = _together(envs, agents, seed, max_steps)
+    with ExitStack() as stack:
+        envs = [stack.enter_context(_drawing(env_id, env_kwargs)) for _ in agents]
+        rate, pictures = frames_per_second(envs[0]), _together(envs, agents, seed, max_steps)
+        if target.suffix.lower() != ".gif":
+            return write_film(target, pictures, rate)
         with disk.written_elsewhere(target) as draft:
-            return (
-                _write_gif(draft, frames, rate) if target.suffix.lower() == ".gif" else _write_mp4(draft, frames, rate)
-            )
-    finally:
-        for env in envs:
-            env.close()
+            return _write_gif(draft, pictures, rate)
 
 
 def _together(envs: list[Any], agents: Mapping[str, Actor], seed: int, max_steps: int) -> Iterator[np.ndarray]:
-    observations = [env.reset(seed=seed)[0] for env in envs]
-    rngs = [np.random.default_rng([seed, 1]) for _ in envs]
-    pictures, running, broken = [_picture(env) for env in envs], [True] * len(envs), [0] * len(envs)
+    walks = [_steps(env, policy, seed, max_steps) for env, policy in zip(envs, agents.values(), strict=True)]
+    pictures, broken = [np.zeros(0)] * len(envs), [0] * len(envs)
     for _ in range(max_steps):
-        yield _labelled(pictures, [_caption(name, steps) for name, steps in zip(agents, broken, strict=True)])
-        if not any(running):
+        steps = [next(walk, None) for walk in walks]
+        if all(step is None for step in steps):
             return
-        for i, (env, policy) in enumerate(zip(envs, agents.values(), strict=True)):
-            if not running[i]:
-                continue
-            action = np.asarray(policy(np.asarray(observations[i])[None], rngs[i]))[0]
-            observations[i], _, terminated, truncated, info = env.step(action)
-            pictures[i], running[i] = _picture(env), not (terminated or truncated)
-            broken[i] += float(info.get("cost") or 0.0) > 0.0
+        for i, step in enumerate(steps):
+            if step is not None:
+                pictures[i] = _picture(envs[i])
+                broken[i] += float(step[1] or 0.0) > 0.0
+        yield _labelled(pictures, [_caption(name, count) for name, count in zip(agents, broken, strict=True)])
 
 
 def _caption(name: str, violations: int) -> str:
@@ -266,17 +252,3 @@ def _write_gif(draft: Path, frames: Iterator[np.ndarray], rate: float) -> int:
     times = [round(1000 / rate)] * (len(pictures) - 1) + [2000]  # the end stands still before it begins again
     pictures[0].save(draft, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0)
     return len(pictures)
-
-
-def _write_mp4(draft: Path, frames: Iterator[np.ndarray], rate: float) -> int:
-    try:
-        import imageio.v2 as imageio
-    except ModuleNotFoundError:
-        raise UserError(f"an .mp4 needs imageio; a .gif does not: {install_command('robots')}") from None
-    get_writer: Any = imageio.get_writer
-    count = 0
-    with get_writer(draft, fps=rate, macro_block_size=2) as film:
-        for frame in frames:
-            film.append_data(_even(frame))
-            count += 1
-    return count

@@ -9,7 +9,7 @@
     total_steps = 1_500_000
 
 The file of the preset `paper` is called paper.toml, or ALGORITHM-paper.toml where several algorithms have one. What is
-inside says whose it is; the name of the file only has to be different from the others.
+inside says whose it is; the name of the file only has to be unique.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ results       the files: NAME.json and NAME.curves.json.xz
 tables        Markdown, from the numbers alone; `columns` has their parts, `overall` all groups together
 figures       PNG, from the numbers alone
 published     numbers of other people
-parts         rows and groups that several experiments have in common
 
 What is special: `stages` (runs that need other runs), `exact_stochasticity` (measured without runs), `tuning`,
-`gridworld`, `screens`.
+`gridworld`, `pictures`.
 """
 
 from tacit.reproduce.catalogue import EXPERIMENTS

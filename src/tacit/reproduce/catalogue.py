@@ -11,9 +11,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, gridworld, pictures, published, screens, stages, tuning
-from tacit.reproduce.experiment import QUICK, Axis, Experiment, Group, Measured, Row, more_seeds, rows_of
-from tacit.reproduce.parts import CONTROLS, METHODS, REFERENCES, SHORT, betas, robot, robots, slips, with_budget
+from tacit.reproduce import exact_stochasticity, gridworld, pictures, published, stages, tuning
+from tacit.reproduce.experiment import (
+    CONTROLS,
+    METHODS,
+    QUICK,
+    REFERENCES,
+    SHORT,
+    Axis,
+    Experiment,
+    Group,
+    Measured,
+    Row,
+    betas,
+    more_seeds,
+    robot,
+    robots,
+    rows_of,
+    slips,
+    with_budget,
+)
 from tacit.reproduce.records import number
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -93,7 +110,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no squares: the paper's dual": {"expert_square": 0.0, "learner_square": 0.0},
     "weak square on demonstrations (0.5)": {"expert_square": 0.5},
     "no absorbing state": {"moments": "normalised"},
-    "absorbing state as dear as the worst living one": {"absorbing_quantile": 1.0},
+    "absorbing state costs as much as the worst living one": {"absorbing_quantile": 1.0},
     "no arsinh": {"squash": False},
     "long bootstrap (200k)": {"bootstrap_steps": 200_704},
     "slow dual (30 minibatches)": {"minibatches": 30},
@@ -295,12 +312,12 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     "robots-screens": Experiment(
         "the five robots in pictures",
         robots(),
-        {screens.ROW: Row("mce")},
+        {pictures.ROW: Row("mce")},
         seeds=(0,),
         quick_groups=("Pendulum", "Swimmer"),
-        collect=screens.collect,
-        table=screens.table,
-        figure=screens.figure,
+        collect=pictures.collect,
+        table=pictures.table,
+        figure=pictures.figure,
     ),
     "robots-noise": stages.Noise(
         "HalfCheetah with process noise: the four methods",

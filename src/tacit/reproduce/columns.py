@@ -155,7 +155,7 @@ def iqm_cell(runs: Runs, agent: Agent) -> str:
 
 
 FREE = " °"
-NOTE_FREE = "° Its frozen cost forbids nothing that its learner tried, so that this agent was charged nothing."
+NOTE_FREE = "° The frozen cost forbids nothing that its learner tried, so this agent was charged nothing."
 
 
 def charges_nothing(run: Record) -> bool:
@@ -172,3 +172,42 @@ FEASIBLE = Column("feasible return", mean_cell("feasible_return"))
 EPISODES = Column("violating episodes (95 % at most)", episodes_cell)
 SEEDS = Column("terminated return (violating episodes) of each seed", seeds_cell("terminated_return"))
 OVER = Column("over demonstrations", ratio_cell)
+COMPARISON = (
+    COUNT,
+    STEPS,
+    RETURN,
+    TERMINATED,
+    FEASIBLE,
+    Column("violating steps", percent_cell("violation_rate_step")),
+    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated")),
+    EPISODES,
+    Column("begin in violation", percent_cell("initial_violation_rate")),
+    SEEDS,
+    OVER,
+    Column("minutes a run", minutes),
+)
+"""Of a table with a row per method."""
+EVERY_SEED = (
+    STEPS,
+    RETURN,
+    TERMINATED,
+    FEASIBLE,
+    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
+    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated", spread=False)),
+    EPISODES,
+    Column("begin in violation", percent_cell("initial_violation_rate", spread=False)),
+    SEEDS.called("terminated return of each seed"),
+    OVER,
+)
+"""Of a table with a row per label."""
+EXPERTS = (
+    COUNT.called("runs"),
+    STEPS,
+    RETURN,
+    Column("IQM [95 %]", iqm_cell),
+    TERMINATED,
+    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
+    EPISODES,
+    Column("return (violating episodes) of each seed", seeds_cell("return")),
+)
+"""Of a table with a row per robot."""

@@ -23,7 +23,7 @@ from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import new_figure, render, style
-from tacit.reproduce.columns import line
+from tacit.reproduce.columns import header, line
 from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import feature_matrix, solve
 
@@ -37,6 +37,8 @@ METHODS = {
     "plugin": "moments of the estimated expert policy under the known dynamics, budget 0",
     "likelihood": "causally conditioned likelihood, L1 weight 1e-4",
 }
+EARLY = {"paper": (5e-4, 20), "gradient": (0.5, 300)}
+"""(step size, number of steps) of the methods that stop whether or not there is a solution."""
 COLUMNS = {
     "return": "return",
     "violation_rate_step": "violating steps",
@@ -112,14 +114,10 @@ def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
     def run(budget: Any = 0.0, **options: Any) -> Any:
         return solve(mdp, "state", demonstrations=demos, beta=BETA, budget=budget, **options)
 
-    if name == "paper":
-        return _early_stopped(mdp, demos, step=5e-4, steps=20), {}
-    if name == "gradient":
-        return _early_stopped(mdp, demos, step=0.5, steps=300), {}
-    if name == "plugin":
-        return run(objective="plugin"), {}
-    if name == "likelihood":
-        return run(objective="likelihood"), {}
+    if name in EARLY:
+        return _early_stopped(mdp, demos, *EARLY[name]), {}
+    if name in ("plugin", "likelihood"):
+        return run(objective=name), {}
     features = feature_matrix(mdp, "state")
     if name == "statistical":
         return run(statistical_budget(mdp, features, demos)), {}
@@ -172,8 +170,8 @@ def table(results: Mapping[str, Any]) -> str:
     parts = []
     slips = sorted({record["slip"] for record in results["expert"]})
     for column, title in COLUMNS.items():
-        lines = [f"**{title}**", "", "| | " + " | ".join(f"slip {slip:g}" for slip in slips) + " |"]
-        lines.append("|---|" + "---|" * len(slips))
+        lines = [f"**{title}**", "", *header(["", *(f"slip {slip:g}" for slip in slips)])]
+        lines[2] = lines[2].replace("|  |", "| |", 1)
         for name in ("expert", "unconstrained", *results["methods"]):
             cells = []
             for slip in slips:

@@ -114,7 +114,7 @@ class Experiment:
     table: str | Callable[[Experiment, Results], str] = "comparison"
     figure: str | Callable[[Experiment, Results], bytes] = "curves"
     ours: str = "mce"
-    """The row that the others are compared with."""
+    """The row that all other rows are compared with."""
     beside: tuple[Beside, ...] = ()
     axis: Axis = field(default_factory=Axis)
     levels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def more_seeds(rows: Mapping[str, Row], name: str, seeds: tuple[int, ...]) -> di
 
 
 def accepted(algo: str, settings: Settings) -> dict[str, Any]:
-    """The settings that the algorithm has, without the others."""
+    """Those of the settings that the algorithm has."""
     names = {entry.name for entry in fields(algorithm(algo).load().Config)}
     return {key: value for key, value in settings.items() if key in names}
 
@@ -212,3 +212,59 @@ def engine_of(algo: str, env: str) -> dict[str, Any]:
         for key, value in presets.load(algo, MEASURED_WITH.get(algo, "reference"), env).items()
         if key in names
     }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows and groups that several experiments have in common
+
+
+METHODS = ("mce", "gacl", "me-icrl", "vicrl")
+REFERENCES = ("ppo", "rcpo")
+CONTROLS = {
+    # This agent begins as a clone and follows only the reward. It shows how much of a method's result is due to its
+    # start. It runs in ME-ICRL's loop with a multiplier of 0, so the learned cost has no effect.
+    "ppo, cloned": Row(
+        "me-icrl",
+        settings={"multiplier": "fixed", "multiplier_init": 0.0, "start": "clone", "lr_constraint": 0.05, "delta": 0.5},
+    ),
+    "bc": Row("bc"),
+}
+ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
+SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
+"""Budget for experiments that compare conditions instead of ranking methods: at most half the steps of `robots`."""
+
+
+def robot(name: str, **settings: Any) -> Group:
+    return Group(f"tacit/{name}-v0", settings=settings)
+
+
+def robots(names: Iterable[str] = ROBOTS) -> dict[str, Group]:
+    """A group per robot."""
+    return {name: robot(name) for name in names}
+
+
+def slip_name(slip: float) -> str:
+    return f"slip {slip:g}"
+
+
+def slips(values: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)) -> dict[str, Group]:
+    """A group per stochasticity of the gridworld `paper`, with 50 demonstrations of the built-in expert per seed."""
+    world = {slip: {"layout": "paper", "slip": slip} for slip in values}
+    return {slip_name(slip): Group("tacit/Gridworld-v0", kwargs, value=slip) for slip, kwargs in world.items()}
+
+
+def with_budget(rows: Mapping[str, Row], budget: Settings) -> dict[str, Row]:
+    return {name: replace(row, budget=budget) for name, row in rows.items()}
+
+
+def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
+    """A row per entropy weight."""
+    return {f"beta {beta:g}": Row("mce", preset, {"beta": beta}) for beta in values}
+
+
+def shortened(algo: str, env: str) -> dict[str, Any]:
+    """Settings for runs of SHORT. The preset's rates are for whole runs, so they are adapted to fewer steps."""
+    usual = presets.load(algo, MEASURED_WITH.get(algo, "reference"), env)
+    longer = usual["total_steps"] / SHORT["total_steps"]
+    rates = {"multiplier_lr": lambda rate: rate * longer, "anneal": lambda rate: rate**longer}
+    return {key: round(convert(usual[key]), 6) for key, convert in rates.items() if key in usual}

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tacit.envs.traffic import SIMULATED
+from tacit.errors import listed
 from tacit.plots import COLOURS, INK, SOFT, new_figure, render, style
 from tacit.reproduce.experiment import Experiment
 from tacit.reproduce.records import demonstrated, expert_of, group_of, groups_in, labelled, number, rows_in, runs_of
@@ -314,11 +315,8 @@ def finish(drawing: Any, panels: Any, results: Results) -> None:
 def words_of_missing(results: Results, most: int = 6) -> str:
     """A line that names missing runs; empty if there are none."""
     lost = results.get("missing") or []
-    if not lost:
-        return ""
-    names = list(dict.fromkeys(run["label"] for run in lost))
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"missing runs ({len(lost)}): {'; '.join(names[:most])}{more}"
+    names = dict.fromkeys(run["label"] for run in lost)
+    return f"missing runs ({len(lost)}): {listed(names, most, '; ')}" if lost else ""
 
 
 FIGURES: Mapping[str, Callable[[Experiment, Results], bytes]] = {

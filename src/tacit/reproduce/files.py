@@ -7,7 +7,7 @@
     # table = "grid"                         comparison (as it is), seeds, grid or driving
     # figure = "values"                      curves (as it is), seeds, values, changes or driving
     # axis = {label = "slip", log = false}   of the figure `values`
-    # ours = "mce-exact"                     the row that others are compared with
+    # ours = "mce-exact"                     the row that all other rows are compared with
     # budget = {eval_episodes = 20}          settings that --quick replaces
 
     [[group]]                                environments
@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.algorithms import find as algorithm
+from tacit.algorithms import make_config
 from tacit.errors import UserError, did_you_mean
 from tacit.reproduce.catalogue import EXPERIMENTS, NUMBERED
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row
@@ -93,18 +94,19 @@ def _from_toml(path: Path) -> tuple[str, Experiment]:
 def from_tables(tables: Mapping[str, Any]) -> Experiment:
     """The experiment that a TOML file describes; UserError that names a wrong key."""
     check_keys(tables, KEYS)
-    groups = _named(tables, "group", GROUP_KEYS, "env")
-    rows = _named(tables, "row", ROW_KEYS, "algo")
+    groups: dict[str, Group] = _named(tables, "group", Group, GROUP_KEYS, "env")
+    rows: dict[str, Row] = _named(tables, "row", Row, ROW_KEYS, "algo")
     for name, row in rows.items():
+        _check_steps(row.steps, list(groups))
         try:
-            algorithm(row["algo"])
+            algorithm(row.algo)
         except UserError as error:
             raise UserError(f"row {name!r}: {error}") from None
     table, figure = (_choice(tables, key, names) for key, names in (("table", OWN_TABLES), ("figure", OWN_FIGURES)))
     axis = _table(tables, "axis")
     check_keys(axis, AXIS_KEYS, "axis")
     if figure == "values":
-        lacking = [name for name, group in groups.items() if not isinstance(group.get("value"), int | float)]
+        lacking = [name for name, group in groups.items() if group.value is None]
         if lacking:
             raise UserError(f'figure = "values" needs a number `value` in every group; {lacking[0]!r} has none')
     ours = tables.get("ours", "mce" if "mce" in rows else next(iter(rows)))
@@ -112,10 +114,10 @@ def from_tables(tables: Mapping[str, Any]) -> Experiment:
         raise UserError(f"ours: there is no row {ours!r}; {did_you_mean(str(ours), list(rows))}")
     return Experiment(
         str(tables.get("description", "an experiment of your own")),
-        {name: Group(**group) for name, group in groups.items()},
-        {name: Row(**{**row, "more_seeds": tuple(row.get("more_seeds", ()))}) for name, row in rows.items()},
+        groups,
+        rows,
         seeds=tuple(seeds_of(tables.get("seeds", 3))),
-        steps=_steps(tables, list(groups)),
+        steps=_check_steps(tables.get("steps"), list(groups)),
         budget=_table(tables, "budget"),
         collect=table if table in ("grid", "driving") else "policy",
         table=table,
@@ -140,8 +142,7 @@ def _choice(tables: Mapping[str, Any], key: str, names: tuple[str, ...]) -> str:
     return value
 
 
-def _steps(table: Mapping[str, Any], groups: list[str]) -> int | dict[str, int] | None:
-    steps = table.get("steps")
+def _check_steps(steps: Any, groups: list[str]) -> int | dict[str, int] | None:
     if steps is None or (type(steps) is int and steps > 0):
         return steps
     if not isinstance(steps, dict) or not all(type(value) is int and value > 0 for value in steps.values()):
@@ -152,12 +153,12 @@ def _steps(table: Mapping[str, Any], groups: list[str]) -> int | dict[str, int] 
     return steps
 
 
-def _named(tables: Mapping[str, Any], kind: str, keys: tuple[str, ...], needed: str) -> dict[str, dict[str, Any]]:
-    """The [[group]] or [[row]] tables by name, after checking their keys and types."""
+def _named(tables: Mapping[str, Any], kind: str, made: type, keys: tuple[str, ...], needed: str) -> dict[str, Any]:
+    """The [[group]] or [[row]] tables by name, made into a `Group` or `Row` after checking their keys and types."""
     entries = tables.get(kind, [])
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"there is no {kind}: add at least one [[{kind}]] table with `{needed} = ...`")
-    named: dict[str, dict[str, Any]] = {}
+    named: dict[str, Any] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{kind} {number}"
         check_keys(entry, keys, where)
@@ -168,13 +169,5 @@ def _named(tables: Mapping[str, Any], kind: str, keys: tuple[str, ...], needed: 
             raise UserError(f"{where}: a name must not be empty or contain ': ', as {name!r} does")
         if name in named:
             raise UserError(f"{where}: the name {name!r} is used twice")
-        for key in {"settings", "env_kwargs", "budget"} & entry.keys():
-            _table(entry, key)
-        for key in {"demos", "preset"} & entry.keys():
-            if not isinstance(entry[key], str):
-                raise UserError(f"{where}: {key} must be a text, not {entry[key]!r}")
-        named[name] = {key: value for key, value in entry.items() if key != "name"}
-        if kind == "row":
-            groups = [str(group.get("name", "")) for group in tables.get("group", []) if isinstance(group, dict)]
-            named[name]["steps"] = _steps(entry, groups)
+        named[name] = make_config(made, {key: value for key, value in entry.items() if key != "name"}, where)
     return named

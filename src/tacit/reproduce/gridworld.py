@@ -63,10 +63,10 @@ SCORES = (
 )
 """Scores that are compared over all stochasticities together."""
 NOTE = (
-    "Mean ± standard error over {} seeds (fewer where n says so). Computed from the policies where it does not "
-    "say sampled (100 episodes); what no run of a row has is left out. AUROC on everything that its own learner tried "
-    "is not the same question for every method. A higher return than the expert's is no merit: the way through the "
-    "wall is shorter."
+    "Numbers are means ± standard errors over {} seeds (fewer where n says so). They are computed from the policies, "
+    "except those that are called sampled (100 episodes). A row without a number is left out. Every learner tries "
+    "something different, so AUROC on everything tried does not compare methods. A higher return than the expert's is "
+    "no merit: the way through the wall is shorter."
 )
 
 

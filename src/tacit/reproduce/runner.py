@@ -108,7 +108,7 @@ def _task(job: Job, runs: str) -> Task:
         return _postponed(job, "the files that it learns from are missing")
     try:
         return prepare([job], runs)[0]
-    except UserError as error:  # a cost that forbids nothing cannot be transferred, but others can
+    except UserError as error:  # one cost that forbids nothing must not stop all other runs
         return _postponed(job, str(error))
 
 
@@ -331,7 +331,7 @@ def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple
 
 
 def message_of(error: Exception) -> str:
-    """A message for the user about an error in a file."""
+    """The message about an error in a file."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"

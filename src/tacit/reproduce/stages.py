@@ -40,8 +40,7 @@ from tacit.envs.registry import make_vec
 from tacit.errors import RunFailed
 from tacit.policy import Policy
 from tacit.reproduce import figures, overall, tables
-from tacit.reproduce.experiment import Experiment, Group, Row, Staged
-from tacit.reproduce.parts import METHODS, REFERENCES, robot, shortened
+from tacit.reproduce.experiment import METHODS, REFERENCES, Experiment, Group, Row, Staged, robot, shortened
 from tacit.reproduce.records import group_of
 from tacit.reproduce.results import Missing, Record, Results
 from tacit.run import Run, storage
@@ -211,7 +210,7 @@ ENVS = 50
 MOST_EPISODES = 400
 """Most episodes to sample from each violator."""
 MIXED_LATER = "(demonstrations of which some violate)"
-CLEAN_NOTE = "*Demonstrations* are here those that come with Tacit, without violations, also where some were replaced."
+CLEAN_NOTE = "*Demonstrations* are those that come with Tacit, none of which violates, also where some were replaced."
 
 
 def share_groups(names: Sequence[str]) -> dict[str, Group]:

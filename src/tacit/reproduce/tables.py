@@ -17,26 +17,21 @@ from tacit.envs.traffic import SIMULATED
 from tacit.metrics import ENDS
 from tacit.reproduce import gridworld, overall
 from tacit.reproduce.columns import (
+    COMPARISON,
     COUNT,
-    EPISODES,
-    FEASIBLE,
+    EVERY_SEED,
+    EXPERTS,
     NOTE_FREE,
-    OVER,
     RETURN,
-    SEEDS,
     STEPS,
-    TERMINATED,
     Cell,
     Column,
     Runs,
     agents_table,
     charges_nothing,
     header,
-    iqm_cell,
     line,
     minutes,
-    percent_cell,
-    seeds_cell,
 )
 from tacit.reproduce.experiment import Beside, Experiment
 from tacit.reproduce.records import (
@@ -55,20 +50,6 @@ from tacit.reproduce.results import AGENTS, Agent, Number, Results
 # ---------------------------------------------------------------------------------------------------------------------
 # comparison
 
-COMPARISON = (
-    COUNT,
-    STEPS,
-    RETURN,
-    TERMINATED,
-    FEASIBLE,
-    Column("violating steps", percent_cell("violation_rate_step")),
-    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated")),
-    EPISODES,
-    Column("begin in violation", percent_cell("initial_violation_rate")),
-    SEEDS,
-    OVER,
-    Column("minutes a run", minutes),
-)
 STATES = ("tried", "nominal", "perturbed")
 COST_HEAD = (
     "",
@@ -84,15 +65,15 @@ COST_HEAD = (
     "held-out demonstrations rejected",
 )
 NOTE = (
-    "Mean ± standard error over seeds; the last policy of each, on episodes of its own. *Terminated "
-    "return* stops at the first violation, as the paper's reward does; *over demonstrations* is its ratio to theirs "
-    "(also terminated). *Feasible return* is the same, but an episode that begins in violation counts 0. The bound of "
-    "violating episodes takes the episodes of all seeds together. AUROC on everything that its own learner tried is "
-    "not the same question for every method; on nominal states and perturbed demonstrations it is. The open band lies "
-    "between the outermost demonstration and the wall: nothing can be known there. Everything tried is about as many "
-    "steps of the nominal agent as of all later phases. All is said of the cost that drives the policy, but for the "
-    "boundaries of mce, which its map draws. Held out are demonstrations that a run did not learn from; where it "
-    "learned from all there are, none can be rejected wrongly (-)."
+    "Numbers are means ± standard errors over seeds. Each seed's last policy is measured on its own episodes. "
+    "*Terminated return* stops at the first violation, as the paper's reward does. *Over demonstrations* divides it by "
+    "the terminated return of the demonstrations. *Feasible return* is the terminated return, with 0 for an episode "
+    "that begins in violation. The bound on violating episodes pools the episodes of all seeds. Everything tried is "
+    "about as many steps of the nominal agent as of all later phases. Every learner tries something different, so "
+    "AUROC on everything tried does not compare methods; AUROC on nominal states and on perturbed demonstrations does. "
+    "The open band lies between the outermost demonstration and the wall: nothing can be known there. All columns are "
+    "about the cost that drives the policy, except the boundaries of mce, which come from its map. Held-out "
+    "demonstrations are those that a run did not learn from (-: it learned from all of them)."
 )
 ERROR = number("threshold", "error")
 WITHOUT_COST = ("ppo, cloned",)
@@ -171,18 +152,6 @@ def _cost_cells(runs: Runs) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 # seeds
 
-EVERY_SEED = (
-    STEPS,
-    RETURN,
-    TERMINATED,
-    FEASIBLE,
-    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
-    Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated", spread=False)),
-    EPISODES,
-    Column("begin in violation", percent_cell("initial_violation_rate", spread=False)),
-    SEEDS.called("terminated return of each seed"),
-    OVER,
-)
 MAP_HEAD = (
     "",
     "AUROC of the map on everything tried",
@@ -220,13 +189,13 @@ def by_label(results: Results, labels: Sequence[str], beside: Sequence[Beside]) 
 def _note_on_seeds(results: Results) -> str:
     episodes = sorted({int(agent_of(run, agent)["n"]) for run in results["runs"] for agent in AGENTS})
     return (
-        f"Mean ± standard error over seeds; {' or '.join(map(str, episodes))} episodes each of the last policy, "
-        "its own seeds of the episodes. Of the boundaries that a map draws, the one on the true constraint's feature "
-        "and side is shown (chosen with the truth, for judging); errors are of the seeds that drew one. "
-        "Everything tried is about as many steps of the nominal agent as of all later phases. "
-        "*Feasible return* is the terminated one, but an episode that begins in violation counts 0. The open band lies "
-        "between the outermost demonstration and the wall: nothing can be known there. The last column leaves out "
-        "start-up, map and evaluation."
+        f"Numbers are means ± standard errors over seeds. Each seed's last policy is measured on "
+        f"{' or '.join(map(str, episodes))} episodes of its own. Of the boundaries that a map draws, the one on the "
+        "feature and side of the true constraint is shown; it is chosen with the truth, for judging. Errors are means "
+        "over the seeds that have such a boundary. Everything tried is about as many steps of the nominal agent as of "
+        "all later phases. *Feasible return* is the terminated return, with 0 for an episode that begins in violation. "
+        "The open band lies between the outermost demonstration and the wall: nothing can be known there. The last "
+        "column counts learning alone, without start-up, map and evaluation."
     )
 
 
@@ -341,8 +310,9 @@ def driving(experiment: Experiment, results: Results) -> str:
     budgets = [row.budget.get("eval_episodes", 0) for row in experiment.rows.values()]
     episodes = "a few" if results.get("quick") else str(max(budgets))
     parts.append(
-        f"Means over seeds (return ± standard error), shares in percent; the last policy over {episodes} episodes. "
-        "Violating starts break the rule before anybody has acted and are not part of the other rates."
+        f"Numbers are means over seeds (return ± standard error), rates in percent. Each seed's last policy is "
+        f"measured on {episodes} episodes. Violating starts break the rule before anybody has acted; the other rates "
+        "do not count them."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -350,23 +320,12 @@ def driving(experiment: Experiment, results: Results) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # experts
 
-EXPERTS = (
-    COUNT.called("runs"),
-    STEPS,
-    RETURN,
-    Column("IQM [95 %]", iqm_cell),
-    TERMINATED,
-    Column("violating steps", percent_cell("violation_rate_step", spread=False)),
-    EPISODES,
-    Column("return (violating episodes) of each seed", seeds_cell("return")),
-)
-
 
 def experts(experiment: Experiment, results: Results) -> str:
     """One table for the stochastic policy, one for the deterministic; a row per robot."""
     rows = [(robot, robot, labelled(results, robot)) for robot in experiment.groups]
     parts = [agents_table(f"{agent} policy", EXPERTS, rows, agent, experiment.beside, "robot") for agent in AGENTS]
-    note = "Mean ± standard error over runs; each is measured on its own episodes, with the last policy."
+    note = "Numbers are means ± standard errors over runs. Each run's last policy is measured on its own episodes."
     return "\n\n".join([*parts, note]) + "\n"
 
 

@@ -22,9 +22,8 @@ import numpy as np
 from tacit.plots import COLOURS, INK, new_figure, render, style
 from tacit.reproduce import records
 from tacit.reproduce.columns import header, line
-from tacit.reproduce.experiment import Experiment, Row, Settings
+from tacit.reproduce.experiment import Experiment, Row, Settings, slip_name
 from tacit.reproduce.figures import finish
-from tacit.reproduce.parts import slip_name
 from tacit.reproduce.records import rows_in, runs_of
 from tacit.reproduce.results import Record, Results
 from tacit.run import Run

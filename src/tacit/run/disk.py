@@ -216,6 +216,14 @@ def read_bytes(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> bytes:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
+def read_text(path: AnyPath, *, max_bytes: int = MAX_BYTES) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark; UserError as for `read_bytes`."""
+    try:
+        return read_bytes(path, max_bytes=max_bytes).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8") from None
+
+
 def exists(path: AnyPath) -> bool:
     """Whether the name exists, including a link to nowhere. UserError for a link on the way."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tacit.errors import UserError, did_you_mean
+from tacit.errors import UserError, did_you_mean, listed
 from tacit.run.folder import Run
 
 RUNS = "runs"
@@ -37,9 +37,8 @@ def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS
     if len(fitting) == 1:
         return Run.open(fitting[0])
     if fitting:
-        more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
-        names = ", ".join(run.name for run in fitting[:_SHOWN])
-        raise UserError(f"{word} is the beginning of {len(fitting)} runs ({names}{more}): give more of the name")
+        names = listed((run.name for run in fitting), _SHOWN)
+        raise UserError(f"{word} is the beginning of {len(fitting)} runs ({names}): give more of the name")
     hint = f"; {did_you_mean(word, [run.name for run in runs])}" if 0 < len(runs) <= _SHOWN else ""
     raise UserError(f"there is no run folder {word}, and no run in {folder} begins so{hint or ': see `tacit runs`'}")
 

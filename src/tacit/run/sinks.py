@@ -37,7 +37,7 @@ PATIENCE = 60.0
 
 
 class Writer(Protocol):
-    """A writer that receives the numbers."""
+    """Writes numbers somewhere else."""
 
     def write(self, numbers: Mapping[str, float], step: int) -> None: ...
 

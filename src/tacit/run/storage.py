@@ -11,10 +11,12 @@ the files stay valid for every reader, and are turned back into floats by the re
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
 import struct
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,6 +105,23 @@ GROWTH = 100
 def may_unpack(size: int, limit: int) -> int:
     """Bytes that a compressed file of `size` bytes may unpack to, at most `limit`, so a small bomb stays small."""
     return min(limit, max(FREE_BYTES, GROWTH * size))
+
+
+def write_zip(path: AnyPath, members: Mapping[str, bytes], compression: int) -> None:
+    """Write a zip archive, atomically. Dates are fixed: the bytes depend on nothing but the content."""
+    with atomic_open(path) as file, zipfile.ZipFile(file, "w", compression) as archive:
+        for name, data in members.items():
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.compress_type, info.external_attr = compression, 0o644 << 16
+            archive.writestr(info, data)
+
+
+def npy_bytes(array: np.ndarray) -> bytes:
+    """An array as the content of a .npy file, little-endian."""
+    buffer = io.BytesIO()
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    np.lib.format.write_array(buffer, little, version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
 
 
 # ---------------------------------------------------------------------------------------------------------------------

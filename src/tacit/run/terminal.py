@@ -84,7 +84,7 @@ def width() -> int:
 
 
 class Update(Protocol):
-    """Tell how far the work is."""
+    """A function that reports progress."""
 
     def __call__(self, text: str, /, advance: int = 1) -> None:
         """`advance` pieces of the work are done since the last call."""

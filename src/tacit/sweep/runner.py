@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic as clock
 from time import sleep
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from tacit.errors import UserError
 from tacit.launch import place, planning, resolve
@@ -32,6 +32,9 @@ from tacit.run.log import say
 from tacit.run.machine import compiled_cache, usable_cpus
 from tacit.sweep.time import in_words
 from tacit.sweep.worker import BUSY, DONE, FAILED, WRONG, last_words
+
+if TYPE_CHECKING:
+    from tacit.sweep.ray import RayCrew
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NPROC": "1"}
 POLL, PATIENCE = 0.1, 2.0
@@ -193,28 +196,8 @@ def run_tasks(
 # Workers
 
 
-class Crew(Protocol):
+def _crew(ray: str | None, workers: int | None) -> LocalCrew | RayCrew:
     """A place where tasks run. Leaving the context stops those that are still running."""
-
-    def __enter__(self) -> Crew: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-    @property
-    def size(self) -> int:
-        """Number of tasks at once."""
-        ...
-
-    def start(self, task: Task) -> Any:
-        """A handle for `ended`."""
-        ...
-
-    def ended(self, handles: list[Any]) -> Iterable[tuple[Any, tuple[int, str]]]:
-        """The tasks that have ended, with (exit status, message)."""
-        ...
-
-
-def _crew(ray: str | None, workers: int | None) -> Crew:
     if ray is None:
         return LocalCrew(workers or usable_cpus())
     from tacit.sweep.ray import RayCrew
@@ -227,6 +210,7 @@ class LocalCrew:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        """Number of tasks at once."""
         self._processes: dict[subprocess.Popen[bytes], tuple[Path, int]] = {}
 
     def __enter__(self) -> LocalCrew:
@@ -243,6 +227,7 @@ class LocalCrew:
                 process.wait()
 
     def start(self, task: Task) -> subprocess.Popen[bytes]:
+        """A handle for `ended`."""
         log = task.path.parent / "logs" / f"{task.path.name}.log"
         try:
             disk.subfolder(log.parent)
@@ -267,6 +252,7 @@ class LocalCrew:
         return process
 
     def ended(self, handles: list[subprocess.Popen[bytes]]) -> Iterable[tuple[Any, tuple[int, str]]]:
+        """The tasks that have ended, with (exit status, message)."""
         for process in handles:
             status = process.poll()
             if status is None:

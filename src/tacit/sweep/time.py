@@ -155,7 +155,7 @@ def estimate(tasks: Sequence[Task], workers: int | None, rates: Pace) -> Estimat
 
 
 def forecast(tasks: Sequence[Task], workers: int | None, rates: Pace) -> str:
-    """One line: the number of jobs, how many are finished, and how long the others will take."""
+    """One line: the number of jobs, how many are finished, and how long the unfinished ones will take."""
     numbers = estimate(tasks, workers, rates)
     text = f"{count(len(tasks), 'job')}, {numbers['finished']} finished"
     if not numbers["to_run"]:
@@ -179,9 +179,3 @@ def in_words(seconds: float) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def listed(names: Iterable[object], most: int = 10) -> str:
-    """A line of at most `most` names."""
-    texts = [str(name) for name in names]
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")

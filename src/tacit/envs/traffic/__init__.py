@@ -7,9 +7,9 @@
     observation.py  the 74 features                       idm.py                     traffic that reacts (an option)
     env.py          the Gymnasium environments            render.py                  pictures
     drivers.py      scripted drivers                      demonstrations.py          problem + actions, replayed
-    statistics.py   what the traffic is like              sumo.py                    how the shipped one was made
+    statistics.py   what the traffic is like
 
-The recordings that come with the package are simulated (SUMO), not human driving.
+The recordings that come with the package are simulated (SUMO, `tools/make_recordings.py`), not human driving.
 """
 
 from tacit.envs.families import DemonstrationFormat, EnvInfo, Family

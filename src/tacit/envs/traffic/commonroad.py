@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit.envs.traffic.recording import BACKWARDS, DT, KINDS, LOWER, Problem, Recording
 from tacit.errors import UserError
-from tacit.run.storage import read_bytes
+from tacit.run.disk import read_text
 
 SOURCE = "CommonRoad scenario"
 VERSIONS = ("2017a", "2018a", "2018b", "2020a")
@@ -55,14 +55,7 @@ class _Track(NamedTuple):
 def load(path: str | os.PathLike[str]) -> Recording:
     """A scenario as a recording with given problems; UserError with the reason for what cannot be driven here."""
     path = Path(path)
-    data = read_bytes(path)
-    if len(data) > MAX_BYTES:
-        raise UserError(f"{path} has more than {MAX_BYTES >> 20} MB and was not read")
-    try:
-        # As text, so that no other encoding hides what is looked for here.
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file in UTF-8") from None
+    text = read_text(path, max_bytes=MAX_BYTES)  # as text, so that no other encoding hides what is looked for here
     # Entities can make a small file explode, and no scenario needs them.
     if "<!ENTITY" in text or "<!DOCTYPE" in text:
         raise UserError(f"{path} declares entities or a document type, which scenarios do not have; it was not read")
@@ -76,6 +69,13 @@ def load(path: str | os.PathLike[str]) -> Recording:
         raise UserError(f"{path}: {error}") from None
     except RecursionError:
         raise UserError(f"{path} is nested too deeply to be a scenario") from None
+
+
+def source_of(path: str | os.PathLike[str]) -> str:
+    """The source of a scenario; its file does not say where the traffic comes from."""
+    if not Path(path).is_file():
+        raise UserError(f"{path} does not exist")
+    return SOURCE
 
 
 def _scenario(path: Path, root: ET.Element) -> Recording:

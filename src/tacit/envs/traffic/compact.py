@@ -11,15 +11,17 @@ import io
 import math
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.envs.traffic.recording import ARRAYS, UNSAID, Recording
-from tacit.errors import UserError
+from tacit.errors import UserError, readable
 from tacit.run import disk
-from tacit.run.storage import atomic_open, from_json, may_unpack, sha256_of_arrays, to_json
+from tacit.run.storage import from_json, may_unpack, npy_bytes, sha256_of_arrays, to_json, write_zip
 
 SUFFIX = ".traffic.npz"
 SCHEMA = 1
@@ -51,49 +53,44 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
         "about": dict(recording.about),
         "sha256": sha256_of_arrays({name: getattr(recording, name) for name in ARRAYS}),
     }
-    with atomic_open(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr(_member(CARD), to_json(card, indent=2).encode())
-        for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, _smallest(array), version=(1, 0), allow_pickle=False)
-            archive.writestr(_member(f"{name}.npy"), buffer.getvalue())
+    members = {CARD: to_json(card, indent=2).encode()}
+    members |= {f"{name}.npy": npy_bytes(_smallest(array)) for name, array in arrays.items()}
+    write_zip(path, members, zipfile.ZIP_LZMA)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
     """Read what `save` wrote; UserError naming the file when it is damaged or something else."""
     try:
-        with disk.reading(path) as file, zipfile.ZipFile(file) as archive:
+        with _archive(path) as archive:
             wanted = [CARD, *(f"{name}.npy" for name in (*TRACK_ARRAYS, *ROW_ARRAYS))]
             sizes = {info.filename: info.file_size for info in archive.infolist()}
             if sorted(info.filename for info in archive.infolist()) != sorted(wanted):
                 raise UserError(f"{path} is not a recording of this package: expected {', '.join(wanted)}")
-            total = sum(sizes.values())
-            if total > may_unpack(os.path.getsize(path), MAX_BYTES):
-                raise UserError(f"{path} unpacks to {total} bytes, too many for its size; it was not read")
+            _check_size(path, sum(sizes.values()))
             card = from_json(archive.read(CARD))
             arrays = {name.removesuffix(".npy"): _array(archive, name) for name in wanted[1:]}
-        return _build(card, arrays)
+            return _build(card, arrays)
     except UserError as error:
         raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except Exception as error:  # zip, LZMA, array headers and JSON raise a dozen types on damaged input
-        raise UserError(
-            f"{path} is not a readable recording (truncated or damaged?): {type(error).__name__}: {str(error)[:200]}"
-        ) from None
 
 
 def source_of(path: str | os.PathLike[str]) -> str:
     """What the recording says of its source; its tracks are not read."""
-    try:
-        with disk.reading(path) as file, zipfile.ZipFile(file) as archive:
-            if archive.getinfo(CARD).file_size > may_unpack(os.path.getsize(path), MAX_BYTES):
-                raise UserError(f"{path} unpacks to too many bytes for its size; it was not read")
-            return str(from_json(archive.read(CARD))["about"].get("source", UNSAID))
-    except UserError:
-        raise
-    except Exception as error:  # as in `load`
-        raise UserError(f"{path} is not a readable recording: {type(error).__name__}: {str(error)[:200]}") from None
+    with _archive(path) as archive:
+        _check_size(path, archive.getinfo(CARD).file_size)
+        return str(from_json(archive.read(CARD))["about"].get("source", UNSAID))
+
+
+@contextmanager
+def _archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    damaged = f"{path} is not a readable recording (truncated or damaged?)"
+    with disk.reading(path) as file, readable(damaged), zipfile.ZipFile(file) as archive:
+        yield archive
+
+
+def _check_size(path: str | os.PathLike[str], unpacked: int) -> None:
+    if unpacked > may_unpack(os.path.getsize(path), MAX_BYTES):
+        raise UserError(f"{path} unpacks to {unpacked} bytes, too many for its size; it was not read")
 
 
 def shipped() -> list[Path]:
@@ -186,10 +183,3 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     if dtype.kind != "i" or len(shape) != 1 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise UserError(f"{name} is not the row of integers that it should be")
     return np.frombuffer(data, dtype, offset=file.tell()).astype(np.int64)
-
-
-def _member(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    info.compress_type = zipfile.ZIP_LZMA
-    info.external_attr = 0o644 << 16
-    return info

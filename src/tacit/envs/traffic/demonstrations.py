@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from tacit.demos.data import Demonstrations, Trajectory, from_trajectories, make_card
-from tacit.envs.traffic.env import TrafficVectorEnv
+from tacit.envs.traffic.env import TrafficVectorEnv, problems_at
 from tacit.envs.traffic.layout import Traffic
 from tacit.envs.traffic.observation import FEATURES
-from tacit.envs.traffic.simulator import first_observations
 from tacit.errors import UserError
 from tacit.run.storage import load_arrays, save_arrays, sha256_of_arrays
 
@@ -38,9 +37,11 @@ def save_replay(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     if not os.fspath(path).endswith(SUFFIX):
         raise UserError(f"demonstrations to be replayed are called something{SUFFIX}, not {os.fspath(path)!r}")
     env = _make(demos.card, 1)
-    problems = _problems_of(demos, env)
+    problems = problems_at(env.traffic, demos.observations[demos.row_offsets])
+    if (problems < 0).any():
+        raise UserError(f"trajectory {np.argmax(problems < 0)} does not start as any problem of these recordings does")
     card = dict(demos.card) | {"fingerprint": fingerprint(env.traffic)}
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "problem": problems,
         "actions": demos.actions.astype(np.float32),
         "lengths": demos.lengths,
@@ -78,10 +79,16 @@ def replay_demonstrations(arrays: Mapping[str, np.ndarray], card: Mapping[str, A
     env = _make(card, len(lengths))
     if card.get("fingerprint") not in (None, fingerprint(env.traffic)):
         raise UserError("they were driven on other recordings: give the same recordings and options, or record anew")
-    trajectories = _drive(env, problem, actions, lengths)
-    for i, trajectory in enumerate(trajectories):
-        if not trajectory.terminated or not np.isclose(trajectory.rewards.sum(), returns[i]):
+    actions = actions.astype(np.float32)
+    driven = env.drive(problem, actions, lengths)
+    trajectories = []
+    for i, (end, length) in enumerate(zip(np.cumsum(lengths), lengths, strict=True)):
+        steps = slice(end - length, end)
+        seen = np.concatenate([driven.first[i : i + 1], driven.observations[steps]])
+        rewards = driven.rewards[steps]
+        if not driven.ended[i] or not np.isclose(rewards.sum(), returns[i]):
             raise UserError(f"trajectory {i} does not end as it did when it was recorded: the simulator has changed")
+        trajectories.append(Trajectory(seen, actions[steps], rewards, driven.costs[steps], terminated=True))
     basis = make_card(env=card.get("env"), env_kwargs=card.get("env_kwargs"), feature_names=FEATURES)
     return from_trajectories(trajectories, {**basis, **card})
 
@@ -99,42 +106,6 @@ def _make(card: Mapping[str, Any], n: int) -> TrafficVectorEnv:
         return TrafficVectorEnv(n, IDS[env_id], **options)
     except TypeError as error:
         raise UserError(f"the card's env_kwargs are not options of {env_id}: {error}") from None
-
-
-def _drive(env: TrafficVectorEnv, problem: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> list[Trajectory]:
-    """All trajectories side by side, each with its own actions; a finished one coasts in a new episode, unrecorded."""
-    n, longest = len(lengths), int(lengths.max())
-    padded = np.zeros((longest, n, 2), np.float32)
-    offsets = np.cumsum(lengths) - lengths
-    for i in range(n):
-        padded[: lengths[i], i] = actions[offsets[i] : offsets[i] + lengths[i]]
-    obs, _ = env.reset(seed=0, options={"problem": problem})
-    observations, rewards, costs = np.empty((longest + 1, *obs.shape), np.float32), [], []
-    observations[0] = obs
-    ends = np.full(n, -1)
-    for t in range(longest):
-        step = env.step_arrays(padded[t])
-        observations[t + 1] = step.final_obs
-        rewards.append(step.reward)
-        costs.append(step.cost)
-        ends[(ends < 0) & step.terminated] = t + 1
-    reward, cost = np.stack(rewards), np.stack(costs)
-    return [
-        Trajectory(observations[: k + 1, i], padded[:k, i], reward[:k, i], cost[:k, i], terminated=bool(ends[i] == k))
-        for i, k in enumerate(lengths)
-    ]
-
-
-def _problems_of(demos: Demonstrations, env: TrafficVectorEnv) -> np.ndarray:
-    """(n,) the problem of each trajectory, found by its first observation."""
-    numbers = {row.tobytes(): i for i, row in enumerate(first_observations(env.traffic))}
-    result = []
-    for i, row in enumerate(demos.observations[demos.row_offsets].astype(np.float32)):
-        problem = numbers.get(row.tobytes())
-        if problem is None:
-            raise UserError(f"trajectory {i} does not start as any problem of these recordings does")
-        result.append(problem)
-    return np.array(result)
 
 
 def shipped(env_id: str) -> Path | None:

@@ -19,15 +19,25 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.envs.batched import Seeds, Step, reset_mask, seeds_of, step_info
-from tacit.envs.capabilities import Rule
+from tacit.envs.batched import (
+    Seeds,
+    Step,
+    check_actions,
+    check_render_mode,
+    declare_options,
+    reset_mask,
+    seeds_of,
+    step_info,
+    whole_number,
+)
+from tacit.envs.capabilities import Replayed, Rule
 from tacit.envs.families import Info, Options
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.files import traffic_of
 from tacit.envs.traffic.layout import Rules, Traffic, flag
 from tacit.envs.traffic.recording import DT, FRAME_RATE
 from tacit.envs.traffic.render import draw_ego
-from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator
+from tacit.envs.traffic.simulator import OUTCOMES, Flags, Outcome, Simulator, first_observations
 from tacit.errors import UserError
 
 Recordings = str | os.PathLike[str] | Sequence[str]
@@ -70,57 +80,27 @@ def _traffic(given: Traffic | None, recordings: Recordings | None, rules: Rules,
     return given
 
 
-def observation_space() -> gym.spaces.Box:
-    return gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
-
-
-def action_space() -> gym.spaces.Box:
-    return gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-
-def _checked(actions: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(actions)
-    if array.shape != shape or array.dtype.kind not in "fiu":
-        raise UserError(f"actions are numbers of shape {shape}, not {array.dtype} of shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise UserError("an action is not finite")
-    return array
-
-
 def draw_problem(seed: int, episode: int, n: int) -> int:
     """The problem of the episode-th episode of a copy with this seed: a function, so that there is no state to save."""
     return int(np.random.default_rng([seed, episode]).integers(n))
 
 
-class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """N cars, each in traffic of its own, with autoreset in the same step.
+def problems_at(traffic: Traffic, observations: np.ndarray) -> NDArray[np.int64]:
+    """(n,) the problem that begins with each observation (n, 74); -1 if none does."""
+    numbers = {row.tobytes(): i for i, row in enumerate(first_observations(traffic))}
+    return np.array([numbers.get(row.tobytes(), -1) for row in observations.astype(np.float32)], np.int64)
 
-    Args:
-        num_envs: number of copies.
-        constraint: the hidden rule, "distance" or "velocity".
-        recordings: a folder, a file or a list of files; those of the package (simulated) by default.
-        ego, goal, corner, split, split_seed: how problems are made from recordings, see `layout.Rules`.
-        reactive: do other vehicles brake for the ego? The original's do not.
-        skip_bad: leave out recordings that cannot be read, instead of refusing all.
-        max_episode_steps: cut episodes off earlier than the task does.
-        render_mode: None or "rgb_array" (one picture per copy).
 
-    Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
-    """
+class _Highway:
+    """What the single and the batched environment share."""
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's declaration)
-        "render_modes": ["rgb_array"],
-        "render_fps": round(FRAME_RATE),
-        "autoreset_mode": AutoresetMode.SAME_STEP,
-    }
     dt = DT
-    outcomes = OUTCOMES
-    """The names of the codes in info["final_info"]["outcome"]."""
+    feature_names = ob.FEATURES
 
-    def __init__(
+    def _build(
         self,
-        num_envs: int = 1,
-        constraint: str = "distance",
+        copies: int,
+        constraint: str,
         *,
         recordings: Recordings | None = None,
         ego: str = "any",
@@ -130,28 +110,72 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         split_seed: int = 5,
         reactive: bool = False,
         skip_bad: bool = False,
-        max_episode_steps: int | None = None,
         render_mode: str | None = None,
         traffic: Traffic | None = None,
-    ) -> None:
-        for name, value in (("num_envs", num_envs), ("max_episode_steps", max_episode_steps)):
-            if value is None and name == "max_episode_steps":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise UserError(f"{name} is a whole number, at least 1, not {value!r}")
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = _rule(constraint)
+    ) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+        """Set the attributes; returns the spaces of one observation and one action.
+
+        Args:
+            copies: number of cars.
+            constraint: the hidden rule, "distance" or "velocity".
+            recordings: a folder, a file or a list of files; those of the package (simulated) by default.
+            ego, goal, corner, split, split_seed: how problems are made from recordings, see `layout.Rules`.
+            reactive: do other vehicles brake for the ego? The original's do not.
+            skip_bad: leave out recordings that cannot be read, instead of refusing all.
+            render_mode: None or "rgb_array" (one picture per copy).
+            traffic: what `layout.build` returns, instead of recordings.
+        """
+        self.constraint, self.rule = constraint, _rule(constraint)
         rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
         self.traffic = _traffic(traffic, recordings, rules, skip_bad)
-        self.num_envs = num_envs
-        self.render_mode = render_mode
-        self.horizon = max_episode_steps
-        self.feature_names = ob.FEATURES
-        self.single_observation_space, self.single_action_space = observation_space(), action_space()
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.simulator = Simulator(self.traffic, num_envs, reactive=flag("reactive", reactive))
+        self.render_mode = check_render_mode(render_mode)
+        self.simulator = Simulator(self.traffic, copies, reactive=flag("reactive", reactive))
+        observation = gym.spaces.Box(-np.inf, np.inf, (ob.SIZE,), np.float32)
+        return observation, gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def _draw(self, observations: np.ndarray | None) -> tuple[np.ndarray, ...] | None:
+        """A picture of the road around each ego, with its present observation (N, 74)."""
+        if observations is None:
+            raise gym.error.ResetNeeded("call reset() before render()")
+        if self.render_mode is None:
+            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make() or make_vec()')
+            return None
+        return tuple(draw_ego(self.simulator, i, obs, self.rule) for i, obs in enumerate(observations))
+
+
+class TrafficVectorEnv(_Highway, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """N cars, each in traffic of its own, with autoreset in the same step.
+
+    Args:
+        num_envs: number of copies.
+        constraint: the hidden rule, "distance" or "velocity".
+        max_episode_steps: cut episodes off earlier than the task does.
+        options: see `_Highway._build`.
+
+    Copy i is the single environment with seed + i, bit by bit. `step_arrays` is `step` without the dictionary.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium's declaration)
+        "render_modes": ["rgb_array"],
+        "render_fps": round(FRAME_RATE),
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+    outcomes = OUTCOMES
+    """The names of the codes in info["final_info"]["outcome"]."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        constraint: str = "distance",
+        *,
+        max_episode_steps: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.num_envs = whole_number("num_envs", num_envs)
+        self.horizon = None if max_episode_steps is None else whole_number("max_episode_steps", max_episode_steps)
+        spaces = self._build(num_envs, constraint, **options)
+        self.single_observation_space, self.single_action_space = spaces
+        self.observation_space, self.action_space = (batch_space(space, num_envs) for space in spaces)
         self._seeds = np.full(num_envs, -1, np.int64)
         self._episodes = np.zeros(num_envs, np.int64)
         self._obs = np.zeros((num_envs, ob.SIZE), np.float32)
@@ -193,7 +217,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """The step, its outcome, and the cost (N,) of the starts of new episodes."""
         if not self._started:
             raise gym.error.ResetNeeded("call reset() before step()")
-        outcome = self.simulator.step(_checked(actions, (self.num_envs, 2)))
+        outcome = self.simulator.step(check_actions(actions, (self.num_envs, 2), "the highway"))
         cost = self.rule.violated(outcome.obs).astype(np.float64)
         terminated = outcome.ended
         truncated = np.zeros(self.num_envs, np.bool_)
@@ -210,12 +234,25 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """One picture per copy."""
-        if not self._started:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make_vec()')
-            return None
-        return tuple(draw_ego(self.simulator, i, self._obs[i], self.rule) for i in range(self.num_envs))
+        return self._draw(self._obs if self._started else None)
+
+    def drive(self, problems: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> Replayed:
+        """Drive N episodes side by side: their problems (N,), and all actions (sum of lengths, 2) end to end.
+
+        A copy that has ended, or whose actions are used up, coasts unrecorded.
+        """
+        offsets = np.cumsum(lengths) - lengths
+        first, _ = self.reset(seed=0, options={"problem": problems})
+        observations, (rewards, costs) = np.zeros((len(actions), ob.SIZE), np.float32), np.zeros((2, len(actions)))
+        ends = np.full(self.num_envs, -1)
+        for t in range(int(lengths.max())):
+            going = np.flatnonzero(lengths > t)
+            rows, chosen = offsets[going] + t, np.zeros((self.num_envs, 2), np.float32)
+            chosen[going] = actions[rows]
+            step = self.step_arrays(chosen)
+            observations[rows], rewards[rows], costs[rows] = step.final_obs[going], step.reward[going], step.cost[going]
+            ends[(ends < 0) & step.terminated] = t + 1
+        return Replayed(problems >= 0, first, observations, rewards, costs, ends == lengths)
 
     @staticmethod
     def succeeded(final_obs: np.ndarray) -> Flags:
@@ -249,9 +286,7 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             if value is None and self._seeds[row] < 0:
                 value = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
             if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-                    raise UserError(f"a seed must be a whole number of at least 0, not {value!r}")
-                self._seeds[row], self._episodes[row] = value, 0
+                self._seeds[row], self._episodes[row] = whole_number("a seed", value, 0), 0
 
     # ------------------------------------------------------------ saving
 
@@ -290,47 +325,22 @@ class TrafficVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._started = True
 
 
-class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
+class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
     """One car in traffic: a batch of one, without the automatic restart. Arguments as for `TrafficVectorEnv`.
 
     info["outcome"] is one of `OUTCOMES`. reset(options={"problem": 3}) chooses the problem.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": round(FRAME_RATE)}  # noqa: RUF012
-    dt = DT
 
-    def __init__(
-        self,
-        constraint: str = "distance",
-        *,
-        recordings: Recordings | None = None,
-        ego: str = "any",
-        goal: str = "footprint",
-        corner: bool = False,
-        split: str | None = None,
-        split_seed: int = 5,
-        reactive: bool = False,
-        skip_bad: bool = False,
-        render_mode: str | None = None,
-        traffic: Traffic | None = None,
-    ) -> None:
-        if render_mode not in (None, "rgb_array"):
-            raise UserError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
-        self.rule = _rule(constraint)
-        rules = Rules(ego, goal, flag("corner", corner), split, split_seed)
-        self.traffic = _traffic(traffic, recordings, rules, skip_bad)
-        self.render_mode = render_mode
-        self.feature_names = ob.FEATURES
-        self.observation_space, self.action_space = observation_space(), action_space()
-        self.simulator = Simulator(self.traffic, 1, reactive=flag("reactive", reactive))
+    def __init__(self, constraint: str = "distance", **options: Any) -> None:
+        self.observation_space, self.action_space = self._build(1, constraint, **options)
         self._episode = 0
         self._obs: np.ndarray | None = None
         self._over = False
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, Info]:
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise UserError(f"a seed must be a whole number of at least 0, not {seed!r}")
-        super().reset(seed=None if seed is None else int(seed))
+        super().reset(seed=None if seed is None else whole_number("a seed", seed, 0))
         if seed is not None:
             self._episode = 0
         n = len(self.traffic.problems)
@@ -349,7 +359,7 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         if self._obs is None or self._over:
             raise gym.error.ResetNeeded("call reset() before step()")
-        outcome = self.simulator.step(_checked(action, (2,))[None])
+        outcome = self.simulator.step(check_actions(action, (2,), "the highway")[None])
         self._obs, self._over = outcome.obs, bool(outcome.ended[0])
         info = self._info(int(outcome.code[0]), int(self.simulator.problem[0]))
         return outcome.obs[0].copy(), float(outcome.reward[0]), self._over, False, info
@@ -360,9 +370,16 @@ class TrafficEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def render(self) -> Any:
         """A picture of the road around the ego."""
-        if self._obs is None:
-            raise gym.error.ResetNeeded("call reset() before render()")
-        if self.render_mode is None:
-            gym.logger.warn('render() does nothing without a render_mode; give "rgb_array" to make()')
-            return None
-        return draw_ego(self.simulator, 0, self._obs[0], self.rule)
+        drawn = self._draw(self._obs)
+        return None if drawn is None else drawn[0]
+
+    def replay_episodes(self, first: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> Replayed:
+        """Drive episodes again, from the recorded scenes that their first observations (n, 74) show."""
+        problems = problems_at(self.traffic, first)
+        if (problems < 0).any():
+            return Replayed(problems >= 0)
+        return TrafficVectorEnv(len(first), self.constraint, traffic=self.traffic).drive(problems, actions, lengths)
+
+
+for _environment in (TrafficEnv, TrafficVectorEnv):
+    declare_options(_environment, _Highway._build)

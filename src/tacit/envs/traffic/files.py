@@ -27,18 +27,21 @@ SWITCHES = ("corner", "reactive", "skip_bad")
 
 def load(path: str | os.PathLike[str]) -> Recording:
     """One recording from a file. Of highD's three files any may be named, or their common beginning (.../03)."""
-    path = Path(path)
-    name = path.name.lower()
+    module, place = _format_of(Path(path))
+    recording: Recording = module.load(place)
+    return recording
+
+
+def _format_of(path: Path) -> tuple[Any, Path]:
+    """(the module that reads this file, what it is to read). UserError if none does."""
+    name, prefix = path.name.lower(), highd.prefix_of(path)
     if name.endswith(compact.SUFFIX):
-        return compact.load(path)
+        return compact, path
     if name.endswith(".xml"):
-        return commonroad.load(path)
-    prefix = highd.prefix_of(path)
+        return commonroad, path
     if prefix is not None:
-        return highd.load(prefix)
-    if not path.exists():
-        raise UserError(f"{path} does not exist")
-    raise UserError(f"{path} is not a recording: expected {FORMS}")
+        return highd, prefix
+    raise UserError(f"{path} is not a recording: expected {FORMS}" if path.exists() else f"{path} does not exist")
 
 
 def find(path: str | os.PathLike[str]) -> list[Path]:
@@ -94,7 +97,8 @@ def simulated(recordings: Recordings | None, *, skip_bad: bool = False) -> bool:
     sources = []
     for file in [file for path in _paths(recordings) for file in find(path)]:
         try:
-            sources.append(_source(file))
+            module, place = _format_of(file)
+            sources.append(module.source_of(place))
         except UserError:
             if not skip_bad:
                 raise
@@ -111,17 +115,6 @@ def notice(options: Mapping[str, Any]) -> str | None:
         return SIMULATED if simulated(recordings, skip_bad=bad) else None
     except UserError:
         return UNKNOWN
-
-
-def _source(path: Path) -> str:
-    if path.name.lower().endswith(compact.SUFFIX):
-        return compact.source_of(path)
-    prefix = highd.prefix_of(path)
-    if prefix is not None:
-        return highd.source_of(prefix)
-    if not path.is_file():
-        raise UserError(f"{path} does not exist")
-    return commonroad.SOURCE
 
 
 def checked_options(env_kwargs: Mapping[str, Any]) -> Options:

@@ -12,7 +12,7 @@ catches up in speed, not in place. Lateral motion stays recorded.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,24 @@ HELD_UP = 0.05
 """Metres of lag from which on others react to a vehicle."""
 
 
+class Near(NamedTuple):
+    """The vehicles near each ego; (N, K) each."""
+
+    there: Array
+    x: Array
+    half: Array
+    """Half their length."""
+    lane: Array
+
+
+class Ego(NamedTuple):
+    """(N,) each."""
+
+    x: Array
+    speed: Array
+    lane: Array
+
+
 class Reactions:
     """Lag of every vehicle near each of N egos, kept by slot; (N, slots) each."""
 
@@ -47,12 +65,7 @@ class Reactions:
         self.vehicle[rows] = -2.0
         self.shift[rows] = self.slower[rows] = self.moved[rows] = 0.0
 
-    def look_up(
-        self,
-        slot: Array,
-        vehicle: Array,
-        which: slice = slice(None),
-    ) -> tuple[Array, Array, Array]:
+    def look_up(self, slot: Array, vehicle: Array, which: slice = slice(None)) -> tuple[Array, Array, Array]:
         """Lag in place and speed, and its last change, of the vehicles (N, K) that are in these slots (N, K)."""
         slot = slot.astype(np.int64)
         same = np.take_along_axis(self.vehicle[which], slot, axis=1) == vehicle
@@ -62,23 +75,11 @@ class Reactions:
         )
         return shift, slower, moved
 
-    def step(
-        self,
-        slot: Array,
-        vehicle: Array,
-        there: Array,
-        x: Array,
-        half: Array,
-        lane: Array,
-        speed: Array,
-        ego_x: Array,
-        ego_speed: Array,
-        ego_lane: Array,
-    ) -> None:
-        """One time step. All (N, K) but the ego's (N,). `x` and `speed` are those of the moment, lag included."""
+    def step(self, slot: Array, vehicle: Array, speed: Array, near: Near, ego: Ego) -> None:
+        """One time step of the vehicles (N, K) near each ego; `speed` is that of the moment, lag included."""
         shift, slower, _ = self.look_up(slot, vehicle)
         recorded = np.maximum(speed - slower, 0.1)
-        gap, ahead = self._obstacle(there, x, half, lane, speed, shift, ego_x, ego_speed, ego_lane)
+        gap, ahead = self._obstacle(near, speed, shift, ego)
         approach = speed * (speed - ahead) / (2 * np.sqrt(MAX_ACCELERATION * COMFORTABLE))
         wished = STANDSTILL + np.maximum(speed * HEADWAY + approach, 0.0)
         interaction = (wished / np.maximum(gap, 0.5)) ** 2
@@ -89,7 +90,7 @@ class Reactions:
         new = np.clip(slower + DT * a, -recorded, 0.0)
         moved = 0.5 * DT * (slower + new)
         order = slot.astype(np.int64)
-        n, k = np.nonzero(there)
+        n, k = np.nonzero(near.there)
         target = order[n, k]
         # Slots of vehicles that have left keep their old number, which nobody asks for.
         self.vehicle[n, target] = vehicle[n, k]
@@ -98,18 +99,9 @@ class Reactions:
         self.moved[n, target] = moved[n, k]
 
     @staticmethod
-    def _obstacle(
-        there: Array,
-        x: Array,
-        half: Array,
-        lane: Array,
-        speed: Array,
-        shift: Array,
-        ego_x: Array,
-        ego_speed: Array,
-        ego_lane: Array,
-    ) -> tuple[Array, Array]:
+    def _obstacle(near: Near, speed: Array, shift: Array, ego: Ego) -> tuple[Array, Array]:
         """(N, K) gap to, and speed of, the nearest thing ahead in the lane that is not where the recording has it."""
+        there, x, half, lane = near
         held = there & (shift < -HELD_UP)
         dx = x[:, None, :] - x[:, :, None]
         ahead = held[:, None, :] & (dx > 0) & (lane[:, None, :] == lane[:, :, None])
@@ -117,7 +109,7 @@ class Reactions:
         nearest = gaps.argmin(axis=2)
         gap = np.take_along_axis(gaps, nearest[:, :, None], axis=2)[:, :, 0]
         their_speed = np.take_along_axis(speed, nearest, axis=1)
-        to_ego = ego_x[:, None] - x
-        behind = (to_ego > 0) & (lane == ego_lane[:, None])
+        to_ego = ego.x[:, None] - x
+        behind = (to_ego > 0) & (lane == ego.lane[:, None])
         ego_gap = np.where(behind, to_ego - half - 0.5 * EGO_LENGTH, np.inf)
-        return np.minimum(gap, ego_gap), np.where(ego_gap <= gap, ego_speed[:, None], their_speed)
+        return np.minimum(gap, ego_gap), np.where(ego_gap <= gap, ego.speed[:, None], their_speed)

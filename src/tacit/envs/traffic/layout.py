@@ -255,7 +255,7 @@ def _meaningful(recordings: Sequence[Recording], rules: Rules) -> None:
 
 
 def _why(recording: Recording, problems: Problems) -> str:
-    """Why a recording has none of the problems left that it posed."""
+    """Why no problem of a recording can be driven, in words."""
     if recording.problems:
         return "its planning problems start in a collision, off the road or beyond its ends"
     if not (recording.kinds == KINDS["car"]).any():

@@ -116,6 +116,11 @@ class Recording:
         return np.repeat(np.arange(len(self)), self.counts)
 
     @cached_property
+    def later(self) -> Ints:
+        """The rows that have one before them in their track."""
+        return np.setdiff1d(np.arange(len(self.x)), self.offsets)
+
+    @cached_property
     def frames(self) -> Ints:
         """(rows,) frame of each row."""
         return np.arange(len(self.x)) - np.repeat(self.offsets - self.first, self.counts)
@@ -279,9 +284,7 @@ def _check_motion(recording: Recording, refuse: Any) -> None:
             row,
         )
     # Positions and velocities must tell the same story, or the units or the frame rate are not what they should be.
-    inside = np.ones(len(recording.x), bool)
-    inside[recording.offsets] = False
-    after = np.flatnonzero(inside)
+    after = recording.later
     if len(after) == 0:
         return
     moved = np.diff(recording.x)[after - 1]
@@ -327,9 +330,7 @@ def _check_steps(
 
 def _check_place(recording: Recording, refuse: Any) -> None:
     """Lateral motion, and centres on their own carriageway."""
-    inside = np.ones(len(recording.x), bool)
-    inside[recording.offsets] = False
-    after = np.flatnonzero(inside)
+    after = recording.later
     moved = np.diff(recording.y)[after - 1]
     expected = 0.5 * DT * (recording.vy[after] + recording.vy[after - 1])
     _check_steps(recording, refuse, after, "y", moved, expected, 1.0)

@@ -6,16 +6,16 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.envs.drawing import Colour, Plane
 from tacit.envs.traffic import observation as ob
 from tacit.envs.traffic.geometry import EGO_LENGTH, EGO_WIDTH, Box, direction
 from tacit.envs.traffic.layout import VX, VY
 from tacit.envs.traffic.recording import FRAME_RATE, KINDS, UPPER, Recording
 from tacit.errors import UserError
-from tacit.run import disk
 from tacit.run.storage import atomic_write_bytes
 
 if TYPE_CHECKING:
@@ -28,59 +28,38 @@ BEYOND = 6.0
 """Metres of grass beside the road."""
 GRASS, ASPHALT, LINE, FAINT = (206, 220, 200), (90, 94, 100), (245, 245, 245), (150, 156, 164)
 CAR, TRUCK, EGO, BROKEN, GOAL = (150, 190, 235), (235, 190, 120), (60, 160, 90), (205, 50, 50), (250, 220, 60)
-TEXT_HEIGHT = 18
+TEXT, TEXT_HEIGHT = (30, 30, 30), 18
+EVERY = 2
+"""Every so many frames are in a film."""
 
 
-class Canvas:
-    """A picture of the rectangle [x0, x1] x [y0, y1] of the plane, y upwards, with a line of text below."""
+class Canvas(Plane):
+    """A picture of roads along x, `zoom` times as high as wide, with a line of text below."""
 
     def __init__(self, x0: float, x1: float, y0: float, y1: float, width: int = WIDTH, zoom: float = 1.0) -> None:
-        from PIL import Image, ImageDraw
+        scale = width / (x1 - x0)
+        height = round((y1 - y0) * scale * zoom)
+        height += (height + TEXT_HEIGHT) % 2  # films need even sides
+        super().__init__(x0, x1, y0, y1, width, height, ground=GRASS, strip=TEXT_HEIGHT)
+        self.y_scale = scale * zoom
 
-        self.scale = width / (x1 - x0)
-        self.x0, self.y1, self.zoom = x0, y1, zoom
-        self.height = round((y1 - y0) * self.scale * zoom)
-        self.image = Image.new("RGB", (width, self.height + TEXT_HEIGHT + (self.height + TEXT_HEIGHT) % 2), GRASS)
-        self.draw = ImageDraw.Draw(self.image)
-
-    def at(self, x: Any, y: Any) -> tuple[Any, Any]:
-        return (x - self.x0) * self.scale, (self.y1 - y) * self.scale * self.zoom
-
-    def rectangle(self, x0: float, y0: float, x1: float, y1: float, **style: Any) -> None:
-        (left, bottom), (right, top) = self.at(x0, y0), self.at(x1, y1)
-        self.draw.rectangle([left, top, right, bottom], **style)
-
-    def line(self, x0: float, x1: float, y: float, colour: tuple[int, int, int], dashed: bool = False) -> None:
-        if not dashed:
-            self.draw.line([self.at(x0, y), self.at(x1, y)], fill=colour, width=2)
-            return
-        for begin in np.arange(np.floor(x0 / 18.0) * 18.0, x1, 18.0):
-            if begin + 6.0 > x0:
-                self.draw.line([self.at(max(begin, x0), y), self.at(min(begin + 6.0, x1), y)], fill=colour, width=1)
-
-    def box(self, box: Box, fill: tuple[int, int, int] | None, outline: tuple[int, int, int] | None = None) -> None:
+    def vehicle(self, box: Box, fill: Colour, outline: Colour) -> None:
+        """A turned rectangle."""
         corners = []
         for along, across in ((1, 1), (1, -1), (-1, -1), (-1, 1)):
             dx, dy = along * box.l, across * box.w
             corners.append(self.at(box.x + dx * box.c - dy * box.s, box.y + dx * box.s + dy * box.c))
         self.draw.polygon(corners, fill=fill, outline=outline)
 
-    def circle(self, x: float, y: float, radius: float, colour: tuple[int, int, int]) -> None:
-        (left, top), (right, bottom) = self.at(x - radius, y + radius), self.at(x + radius, y - radius)
-        self.draw.ellipse([left, top, right, bottom], outline=colour)
-
-    def write(self, text: str, colour: tuple[int, int, int] = (30, 30, 30)) -> None:
-        top = self.image.height - TEXT_HEIGHT
-        self.draw.rectangle([0, top, self.image.width, self.image.height], fill=(250, 250, 250))
-        self.draw.text((6, top + 3), text, fill=colour)
-
     def road(self, marks: np.ndarray, x0: float, x1: float) -> None:
-        self.rectangle(x0, float(marks.min()), x1, float(marks.max()), fill=ASPHALT)
-        for i, mark in enumerate(marks):
-            self.line(x0, x1, float(mark), LINE, dashed=0 < i < len(marks) - 1)
-
-    def array(self) -> np.ndarray:
-        return np.asarray(self.image)
+        """Asphalt with its markings, the inner ones dashed."""
+        self.box(x0, float(marks.min()), x1, float(marks.max()), ASPHALT)
+        for mark in marks[[0, -1]]:
+            self.line([(x0, mark), (x1, mark)], LINE)
+        for mark in marks[1:-1]:
+            for begin in np.arange(np.floor(x0 / 18.0) * 18.0, x1, 18.0):
+                if begin + 6.0 > x0:
+                    self.line([(max(begin, x0), mark), (min(begin + 6.0, x1), mark)], LINE, 1)
 
 
 def draw_ego(simulator: Simulator, i: int, obs: np.ndarray, rule: Rule) -> np.ndarray:
@@ -91,27 +70,27 @@ def draw_ego(simulator: Simulator, i: int, obs: np.ndarray, rule: Rule) -> np.nd
     x, y = simulator.position[i]
     canvas = Canvas(x - BEHIND, x + AHEAD, float(road.marks[-1]) - BEYOND, float(road.marks[0]) + BEYOND, zoom=1.6)
     canvas.road(road.marks, max(road.x_range[0], x - BEHIND), min(road.x_range[1], x + AHEAD))
-    canvas.circle(x, y, ob.RADIUS, FAINT)
+    canvas.disc(x, y, ob.RADIUS, FAINT, filled=False)
     goal = Box(*(float(values[i]) for values in course[:6]))
-    canvas.box(goal, GOAL, GOAL)
+    canvas.vehicle(goal, GOAL, GOAL)
     around = simulator.around(slice(i, i + 1))
     for k in np.flatnonzero(around.there[0]):
         row = int(around.rows[0, k])
         c, s = direction(traffic.table[VX, row], traffic.table[VY, row])
         box = Box(around.x[0, k], around.y[0, k], c, s, around.l[0, k], around.w[0, k])
-        canvas.box(box, TRUCK if around.l[0, k] > 4.5 else CAR, (60, 60, 60))
+        canvas.vehicle(box, TRUCK if around.l[0, k] > 4.5 else CAR, (60, 60, 60))
     c, s = direction(*simulator.velocity[i])
     broken = bool(rule.violated(obs[None])[0])
-    canvas.box(Box(x, y, c, s, 0.5 * EGO_LENGTH, 0.5 * EGO_WIDTH), BROKEN if broken else EGO, (20, 20, 20))
+    canvas.vehicle(Box(x, y, c, s, 0.5 * EGO_LENGTH, 0.5 * EGO_WIDTH), BROKEN if broken else EGO, (20, 20, 20))
     speed = float(np.hypot(obs[6], obs[7]))
     state = "broken" if broken else "kept"
     end = next((t for f, t in ((30, "collision"), (31, "off-road"), (4, "goal"), (5, "time-out")) if obs[f]), "")
     canvas.write(
         f"{speed:5.1f} m/s   gap {obs[ob.LEAD_GAP]:5.1f} m   goal {obs[0]:6.1f} m   {obs[ob.REMAINING]:4.0f} steps   "
         f"{rule.text}: {state}   {end}{'   simulated traffic' if traffic.simulated else ''}",
-        BROKEN if broken else (30, 30, 30),
+        BROKEN if broken else TEXT,
     )
-    return canvas.array()
+    return canvas.pixels()
 
 
 def draw_frame(recording: Recording, frame: int) -> np.ndarray:
@@ -129,13 +108,13 @@ def draw_frame(recording: Recording, frame: int) -> np.ndarray:
         box = Box(recording.x[row] + half_l, -(recording.y[row] + half_w), c, s, half_l, half_w)
         fast = np.hypot(recording.vx[row], recording.vy[row]) > 40.0
         colour = BROKEN if fast else TRUCK if recording.kinds[v] == KINDS["truck"] else CAR
-        canvas.box(box, colour, (60, 60, 60))
+        canvas.vehicle(box, colour, (60, 60, 60))
         # A nose, to tell the direction.
         tip = box.x + (-half_l if recording.directions[v] == UPPER else half_l)
         canvas.draw.line([canvas.at(box.x, box.y), canvas.at(tip, box.y)], fill=(40, 40, 40))
     source = recording.about.get("source", "unknown source")
-    canvas.write(f"{recording.name}: {source}   {frame / FRAME_RATE:6.1f} s   red: above 40 m/s")
-    return canvas.array()
+    canvas.write(f"{recording.name}: {source}   {frame / FRAME_RATE:6.1f} s   red: above 40 m/s", TEXT)
+    return canvas.pixels()
 
 
 def save_picture(recording: Recording, path: str | os.PathLike[str], second: float) -> None:
@@ -153,34 +132,10 @@ def save_picture(recording: Recording, path: str | os.PathLike[str], second: flo
     atomic_write_bytes(path, buffer.getvalue())
 
 
-def frames(recording: Recording, begin: float, seconds: float, every: int = 2) -> Iterator[np.ndarray]:
-    """Pictures of a stretch of time, every second frame."""
+def frames(recording: Recording, begin: float, seconds: float, every: int = EVERY) -> Iterator[np.ndarray]:
+    """Pictures of a stretch of time; UserError if the recording is over by then."""
     first = max(1, round(begin * FRAME_RATE))
+    if first > recording.last_frame:
+        raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
     for frame in range(first, min(recording.last_frame, first + round(seconds * FRAME_RATE)) + 1, every):
         yield draw_frame(recording, frame)
-
-
-def save_film(recording: Recording, path: str | os.PathLike[str], begin: float, seconds: float) -> int:
-    """A film (.mp4 or .gif) of a stretch of time; returns the number of pictures."""
-    import imageio.v2 as imageio
-
-    target = Path(path)
-    if target.suffix.lower() not in (".mp4", ".gif"):
-        raise UserError(f"a film is written as .mp4 or .gif, not {target.name!r}")
-    if not target.parent.is_dir():
-        raise UserError(f"there is no folder {target.parent} for the film {target.name}")
-    every = 2
-    rate = FRAME_RATE / every
-    options: dict[str, Any] = (
-        {"fps": rate, "macro_block_size": 2} if target.suffix == ".mp4" else {"duration": 1000 / rate}
-    )
-    get_writer: Any = imageio.get_writer
-    count = 0
-    with disk.written_elsewhere(target) as draft:
-        with get_writer(draft, **options) as film:
-            for picture in frames(recording, begin, seconds, every):
-                film.append_data(picture)
-                count += 1
-        if not count:
-            raise UserError(f"recording {recording.name} lasts {recording.seconds:g} s, nothing from {begin:g} s on")
-    return count

@@ -27,7 +27,7 @@ from tacit.envs.traffic.geometry import (
     intersect,
     swept,
 )
-from tacit.envs.traffic.idm import Reactions
+from tacit.envs.traffic.idm import Ego, Near, Reactions
 from tacit.envs.traffic.layout import HALF_LENGTH, HALF_WIDTH, LANE, VEHICLE, VX, Traffic, X, Y
 from tacit.envs.traffic.observation import Floats, Ints
 
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The vehicles near each ego; (N, K) each, float32 but for the rows."""
+    """The vehicles near each ego; (N, K) each. The rows are integers, the rest is float32."""
 
     rows: Ints
     """Rows of the table."""
@@ -201,10 +201,9 @@ class Simulator:
         around = self.around()
         vehicle, speed = self.traffic.table[VEHICLE, around.rows], self.traffic.table[VX, around.rows] + around.slower
         lane = ob.lane_of(self.course.marks, self.course.lanes, self.position[:, 1])
-        self.reactions.step(
-            self.traffic.slots[around.rows], vehicle, around.there, around.x, around.l, around.lane, speed,
-            self.position[:, 0], self.velocity[:, 0], lane,
-        )  # fmt: skip
+        near = Near(around.there, around.x, around.l, around.lane)
+        ego = Ego(self.position[:, 0], self.velocity[:, 0], lane)
+        self.reactions.step(self.traffic.slots[around.rows], vehicle, speed, near, ego)
 
     # ------------------------------------------------------------ what the ego sees and hits
 

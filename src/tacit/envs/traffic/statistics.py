@@ -1,87 +1,63 @@
 """Statistics of the traffic of a recording, beside published numbers of a real motorway.
 
-`REFERENCE` is recording 03 of highD (a German motorway, two lanes per direction, no speed limit, 1011 s), as far as its
-public description of tracks tells. `ACCEPTED` are the ranges within which simulated traffic of that kind (two lanes, no
-limit, 1300 to 2000 vehicles per hour and direction) must be. Other roads have other numbers: they are not judged.
+The references are of recording 03 of highD (a German motorway, two lanes per direction, no speed limit, 1011 s), as far
+as its public description of tracks tells. Simulated traffic of that kind (two lanes, no limit, 1300 to 2000 vehicles
+per hour and direction) must be within the accepted ranges. Other roads have other numbers: they are not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.envs.traffic.neighbours import Neighbours
 from tacit.envs.traffic.recording import DT, KINDS, Recording
 
-REFERENCE: Mapping[str, float] = {
-    "car_speed_mean": 34.4,
-    "car_speed_sd": 5.3,
-    "car_speed_p5": 25.6,
-    "car_speed_p50": 33.9,
-    "car_speed_p95": 44.1,
-    "car_share_above_40": 0.152,
-    "car_lane_changes": 0.174,
-    "car_min_headway_p5": 0.45,
-    "car_min_headway_p25": 0.84,
-    "car_min_headway_p50": 1.59,
-    "car_share_gap_below_20": 0.121,
-    "car_lateral_speed_p50": 0.070,
-    "car_lateral_speed_p90": 0.248,
-    "car_lateral_speed_p99": 0.94,
-    "car_length_mean": 4.71,
-    "car_width_mean": 2.02,
-    "truck_speed_mean": 23.7,
-    "truck_speed_sd": 1.3,
-    "truck_lane_changes": 0.0,
-    "truck_min_headway_p50": 2.23,
-    "truck_length_mean": 14.2,
-    "truck_width_mean": 2.50,
-    "truck_share": 0.25,
-    "flow": 1626.0,
-}
-ACCEPTED: Mapping[str, tuple[float, float]] = {
-    "car_speed_mean": (33.4, 35.4),
-    "car_share_above_40": (0.10, 0.20),
-    "car_lane_changes": (0.10, 0.25),
-    "car_min_headway_p5": (0.4, 0.6),
-    "car_lateral_speed_p90": (0.15, 0.30),
-    "truck_speed_mean": (22.7, 24.7),
-    "overlaps": (0, 0),
-}
-MEANING: Mapping[str, str] = {
-    "car_speed_mean": "mean speed of cars, m/s",
-    "car_speed_sd": "its standard deviation",
-    "car_speed_p5": "5th percentile",
-    "car_speed_p50": "median",
-    "car_speed_p95": "95th percentile",
-    "car_share_above_40": "cars that exceed 40 m/s",
-    "car_lane_changes": "lane changes per car",
-    "car_min_headway_p5": "smallest headway of a car, 5th percentile, s",
-    "car_min_headway_p25": "25th percentile",
-    "car_min_headway_p50": "median",
-    "car_share_gap_below_20": "cars that come closer than 20 m",
-    "car_lateral_speed_p50": "lateral speed of cars, median, m/s",
-    "car_lateral_speed_p90": "90th percentile",
-    "car_lateral_speed_p99": "99th percentile",
-    "car_length_mean": "length of cars, m",
-    "car_width_mean": "width of cars, m",
-    "truck_speed_mean": "mean speed of trucks, m/s",
-    "truck_speed_sd": "its standard deviation",
-    "truck_lane_changes": "lane changes per truck",
-    "truck_min_headway_p50": "smallest headway of a truck, median, s",
-    "truck_length_mean": "length of trucks, m",
-    "truck_width_mean": "width of trucks, m",
-    "truck_share": "share of trucks",
-    "flow": "vehicles per hour and direction",
-    "overlaps": "pairs of overlapping vehicles",
+
+class Statistic(NamedTuple):
+    """What a statistic is, and the numbers to judge it by."""
+
+    meaning: str
+    reference: float | None = None
+    """The published number; None if there is none."""
+    accepted: tuple[float, float] | None = None
+    """The range that the value should be in; None if any value will do."""
+
+
+STATISTICS: Mapping[str, Statistic] = {
+    "car_speed_mean": Statistic("mean speed of cars, m/s", 34.4, (33.4, 35.4)),
+    "car_speed_sd": Statistic("its standard deviation", 5.3),
+    "car_speed_p5": Statistic("5th percentile", 25.6),
+    "car_speed_p50": Statistic("median", 33.9),
+    "car_speed_p95": Statistic("95th percentile", 44.1),
+    "car_share_above_40": Statistic("cars that exceed 40 m/s", 0.152, (0.1, 0.2)),
+    "car_lane_changes": Statistic("lane changes per car", 0.174, (0.1, 0.25)),
+    "car_min_headway_p5": Statistic("smallest headway of a car, 5th percentile, s", 0.45, (0.4, 0.6)),
+    "car_min_headway_p25": Statistic("25th percentile", 0.84),
+    "car_min_headway_p50": Statistic("median", 1.59),
+    "car_share_gap_below_20": Statistic("cars that come closer than 20 m", 0.121),
+    "car_lateral_speed_p50": Statistic("lateral speed of cars, median, m/s", 0.07),
+    "car_lateral_speed_p90": Statistic("90th percentile", 0.248, (0.15, 0.3)),
+    "car_lateral_speed_p99": Statistic("99th percentile", 0.94),
+    "car_length_mean": Statistic("length of cars, m", 4.71),
+    "car_width_mean": Statistic("width of cars, m", 2.02),
+    "truck_speed_mean": Statistic("mean speed of trucks, m/s", 23.7, (22.7, 24.7)),
+    "truck_speed_sd": Statistic("its standard deviation", 1.3),
+    "truck_lane_changes": Statistic("lane changes per truck", 0.0),
+    "truck_min_headway_p50": Statistic("smallest headway of a truck, median, s", 2.23),
+    "truck_length_mean": Statistic("length of trucks, m", 14.2),
+    "truck_width_mean": Statistic("width of trucks, m", 2.5),
+    "truck_share": Statistic("share of trucks", 0.25),
+    "flow": Statistic("vehicles per hour and direction", 1626.0),
+    "overlaps": Statistic("pairs of overlapping vehicles", None, (0, 0)),
 }
 
 
 def statistics(recordings: Recording | Sequence[Recording]) -> dict[str, float]:
-    """Plain numbers over one recording, or over several together; names as in `MEANING`, absent without vehicles."""
+    """Plain numbers over one recording, or over several together; names as in `STATISTICS`, absent without vehicles."""
     several = [recordings] if isinstance(recordings, Recording) else list(recordings)
     tables = [_vehicles(recording) for recording in several]
     vehicles = {key: np.concatenate([table[key] for table in tables]) for key in tables[0]}
@@ -158,24 +134,22 @@ class Row:
     meaning: str
     value: float
     reference: float | None
-    """The published number; None if there is none."""
     accepted: tuple[float, float] | None
-    """The range that the value should be in; None if any value will do."""
+    """None if the value is not judged."""
     ok: bool
-    """Is it in that range?"""
+    """Is it in the accepted range?"""
 
 
 def comparison(recordings: Sequence[Recording]) -> list[Row]:
-    """The statistics of recordings, one row each, in the order of `MEANING`."""
+    """The statistics of recordings, one row each, in the order of `STATISTICS`."""
     values = statistics(recordings)
     judged = all(comparable(recording) for recording in recordings)
     rows = []
-    for name, meaning in MEANING.items():
-        if name not in values:
-            continue
-        accepted = ACCEPTED.get(name) if judged or name == "overlaps" else None
-        ok = accepted is None or accepted[0] <= values[name] <= accepted[1]
-        rows.append(Row(name, meaning, values[name], REFERENCE.get(name), accepted, ok))
+    for name, about in STATISTICS.items():
+        if name in values:
+            accepted = about.accepted if judged or name == "overlaps" else None
+            ok = accepted is None or accepted[0] <= values[name] <= accepted[1]
+            rows.append(Row(name, about.meaning, values[name], about.reference, accepted, ok))
     return rows
 
 

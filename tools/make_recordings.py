@@ -1,6 +1,6 @@
 """Make the recordings that are shipped: highway traffic simulated with SUMO, in the form of highD recordings.
 
-    python -m tacit.envs.traffic.sumo --out DIR [--only 03]        (pip install '.[recordings]'; `make recordings`)
+    python tools/make_recordings.py --out DIR [--only 03]        (pip install '.[recordings]'; `make recordings`)
 
 Each carriageway is a straight road of 3.5 km on which drivers with their own wishes (speed, headway, acceleration)
 follow each other by the extended intelligent driver model and change lanes by SUMO's default rules, taking 4.5 s for
@@ -42,6 +42,7 @@ WANDER = 0.416
 KMH = 1 / 3.6
 
 
+SHIPPED = Path(__file__).resolve().parents[1] / "src/tacit/envs/traffic/data"
 LICENCE = "MIT"
 ORIGIN = "Made for Tacit with the traffic simulator SUMO. No data of other people went in."
 
@@ -106,7 +107,7 @@ class Track:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data", help="folder to write to")
+    parser.add_argument("--out", type=Path, default=SHIPPED, help="folder to write to")
     parser.add_argument("--only", nargs="*", help="names of recordings, such as 03")
     parser.add_argument("--seconds", type=float, help="a shorter recording, for tests")
     parser.add_argument("--against", type=Path, help="folder of recordings that these must be the same as")
@@ -141,7 +142,7 @@ def compared(new: Recording, old: Recording) -> tuple[bool, str]:
         return False, "different " + ", ".join(name for name, is_same in same.items() if not is_same)
     off = np.abs(new.y - old.y)
     moved = int(np.count_nonzero(off > 1e-6))
-    verdict = f"the same but for {moved} of {len(off)} places, off by {100 * off.max():.0f} cm at most"
+    verdict = f"the same except for {moved} of {len(off)} places, off by {100 * off.max():.0f} cm at most"
     return moved <= 1e-3 * len(off) and float(off.max()) < 0.0101, verdict
 
 
