@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -83,6 +84,15 @@ class Config:
     """Hidden tanh layers of the policy and of each critic."""
     log_std_init: float = 0.0
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
+    noise_of: Literal["action", "vector"] = "action"
+    """Whether log_std_init is the noise of each action, or of the whole action vector. With "vector" each of A actions
+    has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
+    log_std_final: float | None = None
+    """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
+    lr_decay_start on, so that the final policy does not violate by its own noise. None: no bound."""
+    bound_coef: float = 0.0
+    """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
+    box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
     scale_actions: bool = True
     """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: float = 0.5
@@ -143,12 +153,14 @@ def improve(
     gammas: Sequence[float] | None = None,
     lambdas: Sequence[float] | None = None,
     relative: bool = False,
+    kept: NDArray[Any] | None = None,
     hold_policy: bool = False,
 ) -> tuple[State, Metrics]:
     """Learn from a rollout: K signals (T, N), each with its critic, weight, discount and trace decay.
 
     With `relative` the weights after the first are in units of the standard deviation of the first advantage. With
-    `hold_policy` only the critics learn, and the policy is the same function of the observation afterwards.
+    `hold_policy` only the critics learn, and the policy is the same function of the observation afterwards. `kept` is
+    the share (T, N) of its future that each step keeps (`gae`).
     """
     rng = agent.generator(state)
     n, k = len(rollout), len(signals)
@@ -162,6 +174,7 @@ def improve(
         signals=np.stack(signals).astype(np.float32),
         terminated=rollout.terminated,
         done=rollout.done,
+        kept=None if kept is None else kept.astype(np.float32),
     )
     hyper = Hyper(
         weights=np.array([0.0] * k if hold_policy else weights, np.float32),
@@ -178,7 +191,8 @@ def improve(
         kl_limit=math.inf if config.target_kl is None else config.kl_factor * config.target_kl,
     )
     order = order.reshape(config.epochs, -1, config.batch_size)
-    kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative}
+    bound_coef = 0.0 if state.interface.n_actions else config.bound_coef
+    kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative, "bound_coef": bound_coef}
     learn_from = update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else update
     params, opt_state, info = learn_from(state.params, state.opt_state, batch, order, hyper, **kind)
     info = jax.device_get(info)
@@ -198,6 +212,7 @@ def improve(
         factor = _adapted(config, factor, float(info["approx_kl"]))
         if state.iteration and agent.normalises(config, state.interface):
             stats = normalize.update(stats, rollout.obs.reshape(n, -1))
+        params = nets.Params(_quietened(config, params.actor, state), params.critics)
     new = replace(
         state,
         params=params,
@@ -221,9 +236,22 @@ def _adapted(config: Config, factor: float, kl: float) -> float:
 
 def learning_rate(config: Config, steps: int) -> float:
     """Learning rate: lr until lr_decay_start of total_steps, then linear decay to lr * lr_final at the end."""
+    return config.lr * (1.0 + (config.lr_final - 1.0) * _late(config, steps))
+
+
+def _late(config: Config, steps: int) -> float:
+    """Progress of the last part of the training, in which rates and noise fall: 0 at lr_decay_start, 1 at the end."""
     late = steps / config.total_steps - config.lr_decay_start
-    progress = min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
-    return config.lr * (1.0 + (config.lr_final - 1.0) * progress)
+    return min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
+
+
+def _quietened(config: Config, actor: nets.Actor, state: State) -> nets.Actor:
+    """The policy with its noise bounded as log_std_final asks for."""
+    if config.log_std_final is None or actor.log_std is None:
+        return actor
+    progress, first = _late(config, state.steps), agent.first_log_std(config, state.interface)
+    bound = first + (config.log_std_final - first) * progress
+    return nets.Actor(actor.net, jnp.minimum(actor.log_std, bound)) if progress > 0 else actor
 
 
 def _train_metrics(state: State, info: Mapping[str, Any], lr: float) -> Metrics:

@@ -32,6 +32,8 @@ class Batch(NamedTuple):
     """(K, T, N) signals. The entropy of (1) is added to the first."""
     terminated: NDArray[Any]
     done: NDArray[Any]
+    kept: NDArray[Any] | None = None
+    """(T, N) share of its future that each step keeps, for every signal; None: all of it."""
 
 
 class Hyper(NamedTuple):
@@ -65,8 +67,8 @@ def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) ->
 
     grids = [x.reshape(-1, *shape) for x in (signals, values, next_values)]
     ends = (batch.terminated, batch.done)
-    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0))
-    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas).reshape(len(signals), -1)
+    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0, None))
+    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas, batch.kept).reshape(len(signals), -1)
     targets = advantages + values
     weights = jnp.asarray(hyper.weights)
     if relative:  # the other signals' weights are in units of the first advantage's spread
@@ -80,14 +82,20 @@ def _standardised(x: jax.Array) -> jax.Array:
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-def _policy_loss(actor: nets.Actor, rows: Rows, hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The policy's part of (2) on a minibatch."""
+def _policy_loss(
+    actor: nets.Actor, rows: Rows, hyper: Hyper, bound_coef: float
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The policy's part of (2) on a minibatch, and the price of means outside of the action box."""
     log_prob, entropy = nets.log_prob(actor, rows["obs"], rows["act"])
     log_ratio = log_prob - rows["log_prob"]
     ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
     clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
     loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    return loss - hyper.beta_loss * jnp.mean(entropy), {
+    total = loss - hyper.beta_loss * jnp.mean(entropy)
+    if bound_coef > 0:
+        outside = jnp.maximum(jnp.abs(actor.net(rows["obs"])) - 1.0, 0.0)
+        total += bound_coef * jnp.mean(jnp.sum(outside**2, axis=-1))
+    return total, {
         "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
         "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip),
         "policy_loss": loss,
@@ -115,7 +123,7 @@ def _stepped(net: Any, opt_state: Any, gradient: Any, lr: Any, hyper: Hyper) -> 
 
 
 def _learn_policy(
-    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str
+    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str, bound_coef: float
 ) -> tuple[nets.Actor, Any, dict[str, jax.Array]]:
     """Epochs of minibatch steps on the policy. They stop early once the policy has moved too far."""
     rows = {name: rows[name] for name in ("obs", "act", "log_prob", "advantage")}
@@ -126,7 +134,7 @@ def _learn_policy(
         actor, opt_state = carry
         if standardise == "minibatch":
             part = {**part, "advantage": _standardised(part["advantage"])}
-        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper)
+        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper, bound_coef)
         gradient = _shortened(gradient, hyper.max_grad_norm)
         return _stepped(actor, opt_state, gradient, hyper.lr_actor, hyper), info
 
@@ -166,14 +174,23 @@ def _learn_critics(
     return jax.lax.fori_loop(0, epochs, epoch, (critics, opt_state, nothing))
 
 
-@partial(jax.jit, static_argnames=("standardise", "relative"))
+@partial(jax.jit, static_argnames=("standardise", "relative", "bound_coef"))
 def update(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+    params: nets.Params,
+    opt_state: Any,
+    batch: Batch,
+    order: Any,
+    hyper: Hyper,
+    *,
+    standardise: str,
+    relative: bool,
+    bound_coef: float = 0.0,
 ) -> Updated:
     """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
     rows, about = _samples(params, batch, hyper, relative)
     for_actor, for_critics = agent.parted(opt_state)
-    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+    kind: Any = {"standardise": standardise, "bound_coef": bound_coef}
+    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, **kind)
     critics = _learn_critics(params.critics, for_critics, rows, order, policy[2]["epochs"], hyper)
     return _joined(policy, critics, about)
 
@@ -186,12 +203,20 @@ def _joined(policy: tuple[Any, ...], critics: tuple[Any, ...], about: Rows) -> U
 
 
 _jit_samples = jax.jit(_samples, static_argnames="relative")
-_jit_policy = jax.jit(_learn_policy, static_argnames="standardise")
+_jit_policy = jax.jit(_learn_policy, static_argnames=("standardise", "bound_coef"))
 _jit_critics = jax.jit(_learn_critics)
 
 
 def update_at_once(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+    params: nets.Params,
+    opt_state: Any,
+    batch: Batch,
+    order: Any,
+    hyper: Hyper,
+    *,
+    standardise: str,
+    relative: bool,
+    bound_coef: float = 0.0,
 ) -> Updated:
     """The same as `update` for a training without early stop: policy and critics learn in parallel."""
     rows, about = _jit_samples(params, batch, hyper, relative)
@@ -199,6 +224,8 @@ def update_at_once(
     with ThreadPoolExecutor(1) as pool:  # starting a thread takes far less time than an update
         task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
         critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
-        policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+        policy = _jit_policy(
+            params.actor, for_actor, rows, order, hyper, standardise=standardise, bound_coef=bound_coef
+        )
         jax.block_until_ready(policy)
     return _joined(policy, critics.result(), about)
