@@ -93,6 +93,15 @@ class PPO(TypedDict, total=False):
     """Hidden tanh layers of the policy and of each critic."""
     log_std_init: Annotated[float, 0.0]
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
+    noise_of: Annotated[Literal["action", "vector"], "action"]
+    """Whether log_std_init is the noise of each action, or of the whole action vector. With "vector" each of A actions
+    has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
+    log_std_final: Annotated[float | None, None]
+    """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
+    lr_decay_start on, so that the final policy does not violate by its own noise. None: no bound."""
+    bound_coef: Annotated[float, 0.0]
+    """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
+    box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
     scale_actions: Annotated[bool, True]
     """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: Annotated[float, 0.5]
@@ -249,16 +258,22 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     """Largest mean cost allowed."""
     budget_per: Annotated[Literal["step", "episode"], "step"]
     """Whether the budget is for the mean cost of a step or of an episode."""
-    multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid"], "ascent"]
+    multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid", "growth"], "ascent"]
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
     multiplier_lr: Annotated[float, 0.05]
-    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    """Step size of "ascent" (multiplier per unit of excess cost), Adam's learning rate of "softplus", or the largest
+    relative growth per rollout of "growth"."""
     multiplier_max: Annotated[float, 100.0]
     """Upper bound of the multiplier."""
     pid_gains: Annotated[tuple[float, float, float], (10.0, 0.1, 0.0)]
     """Proportional, integral and derivative gain of "pid"."""
     pid_smoothing: Annotated[float, 0.5]
     """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
+    forfeit: Annotated[float, 0.0]
+    """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
+    falls: Annotated[Literal["free", "forfeit"], "free"]
+    """With "forfeit", an episode that terminates without a bonus counts as the end of the income, too, FALL times as
+    bad: an agent must not fall in order not to violate. Without effect if forfeit is 0."""
 
 
 class ConstraintNetSettings(SamplesSettings, total=False):
