@@ -41,6 +41,8 @@ from tacit.forward.ppo_update import Batch, Hyper, update, update_at_once
 __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
 
 Metrics = dict[str, float]
+QUIET = 2.0
+"""What the last update takes from the log standard deviation where log_std_final bounds it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Config:
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: float | None = None
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, so that the final policy does not violate by its own noise. None: no bound."""
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy then keeps the distance from a limit that
+    its noise needed in training, and has hardly any noise. None: no bound."""
     bound_coef: float = 0.0
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
@@ -251,6 +254,7 @@ def _quietened(config: Config, actor: nets.Actor, state: State) -> nets.Actor:
         return actor
     progress, first = _late(config, state.steps), agent.first_log_std(config, state.interface)
     bound = first + (config.log_std_final - first) * progress
+    bound -= QUIET if progress == 1.0 else 0.0
     return nets.Actor(actor.net, jnp.minimum(actor.log_std, bound)) if progress > 0 else actor
 
 

@@ -54,8 +54,6 @@ RBAR_HORIZON = 10
 FALL = 3.0
 """Price of a fall in units of the price of a lost income. Above 1, so that a violation is better than a fall, and the
 agent first learns not to fall, then not to violate."""
-BONUS = 2.0
-"""A terminal step that pays more than this many times the mean reward is a success, and no fall."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,9 @@ class Config(FixedConfig):
     forfeit: float = 0.0
     """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
     falls: Literal["free", "forfeit"] = "free"
-    """With "forfeit", an episode that terminates without a bonus counts as the end of the income, too, FALL times as
-    bad: an agent must not fall in order not to violate. Without effect if forfeit is 0."""
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts as
+    the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    forfeit is 0."""
 
 
 @dataclass(frozen=True)
@@ -274,9 +273,10 @@ def iterate(
 def income_ended(config: Config, rollout: collect.Rollout, charged: NDArray[Any]) -> NDArray[Any]:
     """(T, N) probability e of (3) that a step ends the income; FALL where an episode ended without a bonus."""
     ended = config.forfeit * np.clip(charged, 0.0, 1.0)
-    mean = float(rollout.rew.mean())
-    if config.falls == "forfeit" and mean > 0:  # where rewards are negative, an early end is a relief, or the goal
-        ended = np.where(rollout.terminated & (rollout.rew <= BONUS * mean), FALL, ended)
+    # Where rewards are negative, an early end is a relief, or the goal.
+    if config.falls == "forfeit" and rollout.rew.mean() > 0 and not rollout.terminated.all():
+        usual = rollout.rew[~rollout.terminated].max()
+        ended = np.where(rollout.terminated & (rollout.rew <= usual), FALL, ended)
     return np.asarray(ended)
 
 

@@ -98,7 +98,8 @@ class PPO(TypedDict, total=False):
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: Annotated[float | None, None]
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, so that the final policy does not violate by its own noise. None: no bound."""
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy then keeps the distance from a limit that
+    its noise needed in training, and has hardly any noise. None: no bound."""
     bound_coef: Annotated[float, 0.0]
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
@@ -272,8 +273,9 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     forfeit: Annotated[float, 0.0]
     """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
     falls: Annotated[Literal["free", "forfeit"], "free"]
-    """With "forfeit", an episode that terminates without a bonus counts as the end of the income, too, FALL times as
-    bad: an agent must not fall in order not to violate. Without effect if forfeit is 0."""
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts as
+    the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    forfeit is 0."""
 
 
 class ConstraintNetSettings(SamplesSettings, total=False):
