@@ -91,8 +91,8 @@ class Config:
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: float | None = None
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, and the last update lowers it by QUIET: the final policy then keeps the distance from a limit that
-    its noise needed in training, and has hardly any noise. None: no bound."""
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    distance from a limit that its noise needed in training. None: no bound."""
     bound_coef: float = 0.0
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
@@ -101,7 +101,10 @@ class Config:
     value_coef: float = 0.5
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: float = 0.5
-    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
+    """Largest norm of the gradient."""
+    clip_gradients: Literal["each", "together"] = "each"
+    """Whether max_grad_norm bounds the gradient of each network, or that of all networks together, as other
+    implementations do. Together, the policy takes smaller steps on samples that surprise the critics."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     standardise: Literal["rollout", "minibatch", "none"] = "rollout"
@@ -196,7 +199,9 @@ def improve(
     order = order.reshape(config.epochs, -1, config.batch_size)
     bound_coef = 0.0 if state.interface.n_actions else config.bound_coef
     kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative, "bound_coef": bound_coef}
-    learn_from = update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else update
+    kind["together"] = config.clip_gradients == "together"
+    apart = config.threads > 1 and math.isinf(hyper.kl_limit) and not kind["together"]
+    learn_from = update_at_once if apart else update
     params, opt_state, info = learn_from(state.params, state.opt_state, batch, order, hyper, **kind)
     info = jax.device_get(info)
     losses = (info["policy_loss"], info["approx_kl"], *info["value_losses"])

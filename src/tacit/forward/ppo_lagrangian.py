@@ -112,8 +112,8 @@ class Config(FixedConfig):
     forfeit: float = 0.0
     """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
     falls: Literal["free", "forfeit"] = "free"
-    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts as
-    the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
+    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
     forfeit is 0."""
 
 

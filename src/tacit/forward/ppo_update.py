@@ -174,7 +174,7 @@ def _learn_critics(
     return jax.lax.fori_loop(0, epochs, epoch, (critics, opt_state, nothing))
 
 
-@partial(jax.jit, static_argnames=("standardise", "relative", "bound_coef"))
+@partial(jax.jit, static_argnames=("standardise", "relative", "bound_coef", "together"))
 def update(
     params: nets.Params,
     opt_state: Any,
@@ -185,20 +185,64 @@ def update(
     standardise: str,
     relative: bool,
     bound_coef: float = 0.0,
+    together: bool = False,
 ) -> Updated:
     """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
     rows, about = _samples(params, batch, hyper, relative)
-    for_actor, for_critics = agent.parted(opt_state)
     kind: Any = {"standardise": standardise, "bound_coef": bound_coef}
+    if together:
+        params, opt_state, info = _learn_together(params, opt_state, rows, order, hyper, **kind)
+        return params, opt_state, {**about, **info, "finite": _finite(params)}
+    for_actor, for_critics = agent.parted(opt_state)
     policy = _learn_policy(params.actor, for_actor, rows, order, hyper, **kind)
     critics = _learn_critics(params.critics, for_critics, rows, order, policy[2]["epochs"], hyper)
     return _joined(policy, critics, about)
 
 
+def _learn_together(
+    params: nets.Params, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str, bound_coef: float
+) -> tuple[nets.Params, Any, dict[str, jax.Array]]:
+    """Epochs of minibatch steps on all networks at once, with their gradients clipped together."""
+    if standardise == "rollout":
+        rows = {**rows, "advantage": _standardised(rows["advantage"])}
+
+    def loss(params: nets.Params, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+        policy_loss, info = _policy_loss(params.actor, part, hyper, bound_coef)
+        value_loss, value_losses = _value_loss(params.critics, part, hyper)
+        return policy_loss + value_loss, {**info, "value_losses": value_losses}
+
+    def minibatch(carry: tuple[nets.Params, Any], part: Rows) -> tuple[tuple[nets.Params, Any], Any]:
+        params, opt_state = carry
+        if standardise == "minibatch":
+            part = {**part, "advantage": _standardised(part["advantage"])}
+        gradient, info = jax.grad(loss, has_aux=True)(params, part)
+        steps, opt_state = agent.optimiser(hyper.adam_eps).update(_shortened(gradient, hyper.max_grad_norm), opt_state)
+        actor = jax.tree.map(lambda p, step: p - hyper.lr_actor * step, params.actor, steps.actor)
+        critics = jax.tree.map(lambda p, step: p - hyper.lr * step, params.critics, steps.critics)
+        return (nets.Params(actor, critics), opt_state), info
+
+    def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, params, opt_state, _ = carry
+        parts = jax.tree.map(lambda x: x[order[number]], rows)
+        (params, opt_state), infos = jax.lax.scan(minibatch, (params, opt_state), parts)
+        return number + 1, params, opt_state, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
+        return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
+
+    nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
+    nothing["value_losses"] = jnp.zeros(len(params.critics), jnp.float32)
+    epochs, params, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, params, opt_state, nothing))
+    return params, opt_state, {**info, "epochs": epochs}
+
+
+def _finite(params: nets.Params) -> jax.Array:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+
+
 def _joined(policy: tuple[Any, ...], critics: tuple[Any, ...], about: Rows) -> Updated:
     params = nets.Params(policy[0], critics[0])
-    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
-    info = {**about, **policy[2], "value_losses": critics[2], "finite": finite}
+    info = {**about, **policy[2], "value_losses": critics[2], "finite": _finite(params)}
     return params, agent.joined(policy[1], critics[1]), info
 
 
@@ -217,6 +261,7 @@ def update_at_once(
     standardise: str,
     relative: bool,
     bound_coef: float = 0.0,
+    together: bool = False,
 ) -> Updated:
     """The same as `update` for a training without early stop: policy and critics learn in parallel."""
     rows, about = _jit_samples(params, batch, hyper, relative)

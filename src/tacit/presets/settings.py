@@ -98,8 +98,8 @@ class PPO(TypedDict, total=False):
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: Annotated[float | None, None]
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, and the last update lowers it by QUIET: the final policy then keeps the distance from a limit that
-    its noise needed in training, and has hardly any noise. None: no bound."""
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    distance from a limit that its noise needed in training. None: no bound."""
     bound_coef: Annotated[float, 0.0]
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
@@ -108,7 +108,10 @@ class PPO(TypedDict, total=False):
     value_coef: Annotated[float, 0.5]
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: Annotated[float, 0.5]
-    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
+    """Largest norm of the gradient."""
+    clip_gradients: Annotated[Literal["each", "together"], "each"]
+    """Whether max_grad_norm bounds the gradient of each network, or that of all networks together, as other
+    implementations do. Together, the policy takes smaller steps on samples that surprise the critics."""
     adam_eps: Annotated[float, 1e-05]
     """Adam's epsilon."""
     standardise: Annotated[Literal["rollout", "minibatch", "none"], "rollout"]
@@ -273,8 +276,8 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     forfeit: Annotated[float, 0.0]
     """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
     falls: Annotated[Literal["free", "forfeit"], "free"]
-    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts as
-    the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
+    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
     forfeit is 0."""
 
 
