@@ -68,8 +68,8 @@ def plain_loop(config, state, rollout, signals, weights):
         for chosen in epoch.reshape(-1, config.batch_size):
             gradients = jax.grad(loss)(networks, chosen)
             if config.clip_gradients == "together":
-                norm = float(optax.global_norm(gradients))
-                gradients = jax.tree.map(lambda g, f=min(1.0, config.max_grad_norm / norm): f * g, gradients)
+                whole = optax.clip_by_global_norm(config.max_grad_norm)
+                gradients, _ = whole.update(gradients, whole.init(gradients))
             for i, gradient in enumerate(gradients):
                 step, states[i] = chain.update(gradient, states[i])
                 networks[i] = optax.apply_updates(networks[i], step)
