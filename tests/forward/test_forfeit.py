@@ -146,7 +146,10 @@ def test_means_outside_of_the_box_are_pulled_back():
         ({"forfeit": 0.3, "critics": "separate"}, 'forfeit needs critics "single"'),
         ({"forfeit": 0.3, "gamma": 1.0}, "gamma below 1"),
         ({"forfeit": 1.5}, "forfeit must be at least 0 and at most 1"),
-        ({"multiplier": "growth", "multiplier_init": 0.0}, '"growth" multiplier cannot start at 0'),
+        (
+            {"multiplier": "ascent", "ascent_by": "factor", "multiplier_init": 0.0},
+            '"factor" multiplier cannot start at 0',
+        ),
         ({"bound_coef": 0.1, "scale_actions": False}, "bound_coef needs scale_actions"),
         ({"log_std_final": 1.0}, "log_std_final .* cannot exceed"),
     ],
@@ -158,8 +161,11 @@ def test_what_cannot_work_is_refused(setting, words):
 
 def test_only_the_excess_ends_the_income():
     """A cost that is nowhere 0 would end it everywhere."""
-    config = Config(forfeit=0.3, multiplier="growth", budget_per="episode")
+    config = Config(forfeit=0.3, ascent_by="factor", budget_per="episode")
     assert engine_of(config, Charge("excess", 0.1, 1.0, 0.05)) == config
     other = engine_of(config, Charge("budget", 0.1, 1.0, 0.05))
-    assert (other.forfeit, other.budget, other.budget_per, other.multiplier) == (0.0, 0.05, "step", "ascent")
-    assert engine_of(config, Charge("raw", 0.1, 1.0, 0.05)).forfeit == 0.0
+    assert (other.forfeit, other.budget, other.budget_per, other.ascent_by) == (0.0, 0.05, "step", "sum")
+    raw = Charge("raw", 0.1, 1.0, 0.05)
+    assert engine_of(config, raw).forfeit == 0.0
+    fixed = dataclasses.replace(config, multiplier="fixed", multiplier_init=0.0)
+    assert engine_of(fixed, raw) == dataclasses.replace(fixed, forfeit=0.0)  # what the user asked for stays

@@ -394,7 +394,7 @@ CASES = {
         ppo_lagrangian,
         lambda n: collect.make_vec("tacit/Reactor-v0", n),
         dataclasses.replace(
-            LAGRANGIAN, critics="single", multiplier="growth", forfeit=0.3, log_std_final=-2.0, total_steps=1024
+            LAGRANGIAN, critics="single", ascent_by="factor", forfeit=0.3, log_std_final=-2.0, total_steps=1024
         ),
     ),
     "constrained": (

@@ -98,11 +98,13 @@ class Config(FixedConfig):
     """Largest mean cost allowed."""
     budget_per: Literal["step", "episode"] = "step"
     """Whether the budget is for the mean cost of a step or of an episode."""
-    multiplier: Literal["fixed", "ascent", "softplus", "pid", "growth"] = "ascent"
+    multiplier: Literal["fixed", "ascent", "softplus", "pid"] = "ascent"
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
     multiplier_lr: float = 0.05
-    """Step size of "ascent" (multiplier per unit of excess cost), Adam's learning rate of "softplus", or the largest
-    relative growth per rollout of "growth"."""
+    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    ascent_by: Literal["sum", "factor"] = "sum"
+    """Whether "ascent" adds its step to the multiplier, or multiplies it by exp(multiplier_lr min(error, 1)), which
+    needs no scale."""
     multiplier_max: float = 100.0
     """Upper bound of the multiplier."""
     pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
@@ -156,10 +158,9 @@ def check(config: PenaltyConfig) -> None:
     agent.check_ranges(config, ("pid_smoothing", "forfeit"), 0, 1)
     if config.forfeit > 0 and (config.critics != "single" or config.gamma == 1):
         raise UserError('forfeit needs critics "single" and a gamma below 1')
-    if config.multiplier in ("softplus", "growth") and config.multiplier_init == 0:
-        raise UserError(
-            f'a "{config.multiplier}" multiplier cannot start at 0 (it would stay there): use a small positive number'
-        )
+    if config.multiplier_init == 0 and (config.multiplier == "softplus" or grows_by_factor(config)):
+        rule = "softplus" if config.multiplier == "softplus" else "factor"
+        raise UserError(f'a "{rule}" multiplier cannot start at 0 (it would stay there): use a small positive number')
 
 
 def init(env: VectorEnv, config: PenaltyConfig, seed: int) -> State:
@@ -316,8 +317,14 @@ def follow(
     error, maximum = measured - config.budget, config.multiplier_max
     if config.multiplier == "pid":
         return lagrange.pid(multiplier, error, config.pid_gains, config.pid_smoothing, maximum)
-    rules = {"ascent": lagrange.ascent, "softplus": lagrange.softplus, "growth": lagrange.growth}
-    return rules[config.multiplier](multiplier, error, config.multiplier_lr, maximum)
+    ascent = lagrange.growth if grows_by_factor(config) else lagrange.ascent
+    rule = ascent if config.multiplier == "ascent" else lagrange.softplus
+    return rule(multiplier, error, config.multiplier_lr, maximum)
+
+
+def grows_by_factor(config: Config) -> bool:
+    """Whether the multiplier is multiplied instead of added to."""
+    return config.multiplier == "ascent" and config.ascent_by == "factor"
 
 
 def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:

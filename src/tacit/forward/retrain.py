@@ -269,14 +269,13 @@ def engine_of(config: Config, charge: Charge) -> Config:
     """The settings of the engine for a charge.
 
     Only the excess is 0 where nothing is forbidden. A cost that is positive everywhere would end the income everywhere
-    (`forfeit`), so the other charges have the additive price of Tessler's RCPO.
+    (`forfeit`), so the other charges have the additive price of Tessler's RCPO, and its ascent by sums.
     """
-    if charge.kind == "excess" or config.forfeit == 0:
-        settings = config
-    else:
-        settings = replace(
-            config, forfeit=0.0, multiplier="ascent", multiplier_init=1.0, multiplier_lr=0.5, budget_per="step"
-        )
+    settings = config
+    if charge.kind != "excess":
+        settings = replace(config, forfeit=0.0)
+        if ppo_lagrangian.grows_by_factor(config):
+            settings = replace(settings, ascent_by="sum", multiplier_init=1.0, multiplier_lr=0.5, budget_per="step")
     return replace(settings, budget=max(0.0, charge.budget)) if charge.kind == "budget" else settings
 
 

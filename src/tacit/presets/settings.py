@@ -262,11 +262,13 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     """Largest mean cost allowed."""
     budget_per: Annotated[Literal["step", "episode"], "step"]
     """Whether the budget is for the mean cost of a step or of an episode."""
-    multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid", "growth"], "ascent"]
+    multiplier: Annotated[Literal["fixed", "ascent", "softplus", "pid"], "ascent"]
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
     multiplier_lr: Annotated[float, 0.05]
-    """Step size of "ascent" (multiplier per unit of excess cost), Adam's learning rate of "softplus", or the largest
-    relative growth per rollout of "growth"."""
+    """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    ascent_by: Annotated[Literal["sum", "factor"], "sum"]
+    """Whether "ascent" adds its step to the multiplier, or multiplies it by exp(multiplier_lr min(error, 1)), which
+    needs no scale."""
     multiplier_max: Annotated[float, 100.0]
     """Upper bound of the multiplier."""
     pid_gains: Annotated[tuple[float, float, float], (10.0, 0.1, 0.0)]
