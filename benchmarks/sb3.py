@@ -1,13 +1,13 @@
 """Stable-Baselines3's PPO with our settings, for the comparisons `sb3_quality` and `sb3_speed`.
 
 Matched: steps and copies of a rollout, batch, epochs, learning rate, discount, trace, clip range, coefficients of value
-and entropy (in the loss), advantages standardised over a minibatch, bound of the gradient, Adam and its epsilon,
-[64, 64] tanh networks apart for policy and value, orthogonal initialisation and its gains, initial deviation, actions
-in the units of the environment, time limits bootstrapped, no early stop; `VecNormalize` where ours normalises.
+and entropy (in the loss), advantages standardised over a minibatch, bound of the gradient (of both networks together in
+`sb3_quality`; of each in `sb3_speed`, which is what our presets do), Adam and its epsilon, [64, 64] tanh networks apart
+for policy and value, orthogonal initialisation and its gains, initial deviation, actions in the units of the
+environment, time limits bootstrapped, no early stop; `VecNormalize` where ours normalises.
 
 Not matched, because one of the two has no such setting:
 
-* Gradients: ours are clipped for each network, SB3's for both together.
 * Statistics of observations and rewards: ours take in a rollout at its end, SB3's a step at a time while it acts.
 * Deviation of the advantages in a minibatch: SB3's has n - 1 in the denominator, ours n.
 * Random numbers: a seed means something else on each side.

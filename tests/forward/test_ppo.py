@@ -390,6 +390,13 @@ CASES = {
         lambda n: collect.make_vec("tacit/Gridworld-v0", n, slip=0.2, horizon=40),
         dataclasses.replace(LAGRANGIAN, multiplier="ascent", normalize_obs=True, normalize_reward=True),
     ),
+    "forfeit": (
+        ppo_lagrangian,
+        lambda n: collect.make_vec("tacit/Reactor-v0", n),
+        dataclasses.replace(
+            LAGRANGIAN, critics="single", ascent_by="factor", forfeit=0.3, log_std_final=-2.0, total_steps=1024
+        ),
+    ),
     "constrained": (
         ppo_lagrangian,
         probes.fast_lane,

@@ -67,6 +67,9 @@ def plain_loop(config, state, rollout, signals, weights):
     for epoch in order:
         for chosen in epoch.reshape(-1, config.batch_size):
             gradients = jax.grad(loss)(networks, chosen)
+            if config.clip_gradients == "together":
+                whole = optax.clip_by_global_norm(config.max_grad_norm)
+                gradients, _ = whole.update(gradients, whole.init(gradients))
             for i, gradient in enumerate(gradients):
                 step, states[i] = chain.update(gradient, states[i])
                 networks[i] = optax.apply_updates(networks[i], step)
@@ -80,14 +83,26 @@ def begun():
     env.close()
 
 
-def test_update_equals_the_plain_loop(begun):
+@pytest.mark.parametrize("clipped", ["each", "together"])
+def test_update_equals_the_plain_loop(begun, clipped):
     state, rollout, signals = begun
-    new, metrics = ppo.improve(CONFIG, state, rollout, signals, weights=(1.0, -0.5))
-    expected = plain_loop(CONFIG, state, rollout, signals, (1.0, -0.5))
+    config = dataclasses.replace(CONFIG, clip_gradients=clipped)
+    new, metrics = ppo.improve(config, state, rollout, signals, weights=(1.0, -0.5))
+    expected = plain_loop(config, state, rollout, signals, (1.0, -0.5))
     moved = largest_difference(state.params, expected)
     assert moved > 1e-3
     assert largest_difference(new.params, expected) < 1e-3 * moved + 2e-5
-    assert metrics["train/epochs"] == CONFIG.epochs
+    assert metrics["train/epochs"] == config.epochs
+    other = dataclasses.replace(config, clip_gradients="each" if clipped == "together" else "together")
+    assert largest_difference(plain_loop(other, state, rollout, signals, (1.0, -0.5)), expected) > 1e-3 * moved + 2e-5
+
+
+def test_clipped_together_it_stops_early_too(begun):
+    state, rollout, signals = begun
+    config = dataclasses.replace(CONFIG, clip_gradients="together", target_kl=1e-9)
+    new, metrics = ppo.improve(config, state, rollout, signals, weights=(1.0, -0.5))
+    assert metrics["train/epochs"] == 1
+    assert int(new.opt_state.count) == CONFIG.rollout_steps // CONFIG.batch_size
 
 
 def test_two_threads_learn_the_same(begun):

@@ -156,8 +156,10 @@ def test_agents_from_nothing_have_the_budget_of_mce_and_one_engine(env):
         assert getattr(told, field.name) == getattr(frozen, field.name), field.name
     for field in fields(ppo.Config):
         assert getattr(told, field.name) == getattr(free, field.name), field.name
-    forever = 1 / (1 - told.cost_gamma)
-    assert told.terminal_cost == (pytest.approx(forever) if env in ("Pendulum", "Walker") else 0)
+    recipe = {field.name for field in fields(ppo_lagrangian.Config)} - {"total_steps"}
+    anywhere = find("rcpo").config("somewhere/Else-v0")
+    named = {name for name in recipe if getattr(told, name) != getattr(anywhere, name)}
+    assert bool(named) == (env == "Gridworld")  # one recipe, which names no other environment
 
 
 def test_published_presets():

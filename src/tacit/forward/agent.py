@@ -107,9 +107,15 @@ def _use_threads(env: VectorEnv, threads: int) -> None:
 
 
 def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
-    log_std = None if interface.n_actions else config.log_std_init
+    log_std = None if interface.n_actions else first_log_std(config, interface)
     sizes = (interface.obs_size, interface.act_size, config.hidden)
     return nets.make_params(rng, *sizes, n_critics=n_critics, log_std=log_std)
+
+
+def first_log_std(config: Config, interface: Interface) -> float:
+    """Initial log standard deviation of each action of a Gaussian policy."""
+    share = 0.5 * math.log(interface.act_size) if config.noise_of == "vector" else 0.0
+    return config.log_std_init - share
 
 
 def normalises(config: Config, interface: Interface) -> bool:
@@ -162,7 +168,11 @@ def check(config: Config, n_envs: int) -> None:
     check_ranges(
         config, ("clip", "max_grad_norm", "obs_clip", "reward_clip", "target_kl", "kl_factor"), 0, open_low=True
     )
-    check_ranges(config, ("adam_eps", "value_coef", "lr_final", "beta"), 0)
+    check_ranges(config, ("adam_eps", "value_coef", "lr_final", "beta", "bound_coef"), 0)
+    if config.bound_coef > 0 and not config.scale_actions:
+        raise UserError("bound_coef needs scale_actions, because it takes the action box for [-1, 1]")
+    if config.log_std_final is not None and config.log_std_final > config.log_std_init:
+        raise UserError(f"log_std_final ({config.log_std_final}) cannot exceed log_std_init ({config.log_std_init})")
     check_ranges(config, ("lr",), 0, open_low=True)
     check_ranges(config, ("gae_lambda",), 0, 1)
     check_ranges(config, ("gamma",), 0, 1, open_low=True)

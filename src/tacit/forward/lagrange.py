@@ -3,11 +3,13 @@
 With  error = cost - budget:
 
     ascent     lam <- [lam + lr error]_+                                              projected gradient ascent
+    growth     lam <- lam e^(lr min(error, 1))                                        needs no scale of its own
     softplus   lam = log(1 + e^u),  one Adam step on u along the gradient of lam error
     pid        lam <- [Kp e + Ki I + Kd D]_+,   I <- [I + error]_+,   D = [change of the smoothed error]_+
 
-With a budget of 0 the error is never negative, and `ascent` and `softplus` can only grow; with a positive budget they
-come down again when the cost is below it, and `pid` does so in any case, as its proportional part is not a sum.
+With a budget of 0 the error is never negative, and `ascent`, `growth` and `softplus` can only grow; with a positive
+budget they come down again when the cost is below it, and `pid` does so in any case, as its proportional part is not a
+sum.
 """
 
 from __future__ import annotations
@@ -40,6 +42,10 @@ def start(value: float, ki: float = 0.0) -> Multiplier:
 
 def ascent(state: Multiplier, error: float, lr: float, maximum: float = math.inf) -> Multiplier:
     return replace(state, value=min(max(0.0, state.value + lr * error), maximum))
+
+
+def growth(state: Multiplier, error: float, lr: float, maximum: float = math.inf) -> Multiplier:
+    return replace(state, value=min(state.value * math.exp(lr * min(error, 1.0)), maximum))
 
 
 def softplus(state: Multiplier, error: float, lr: float, maximum: float = math.inf) -> Multiplier:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -40,6 +41,8 @@ from tacit.forward.ppo_update import Batch, Hyper, update, update_at_once
 __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume", "state_from_arrays", "state_to_arrays"]
 
 Metrics = dict[str, float]
+QUIET = 2.0
+"""What the last update takes from the log standard deviation where log_std_final bounds it."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,25 @@ class Config:
     """Hidden tanh layers of the policy and of each critic."""
     log_std_init: float = 0.0
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
+    noise_of: Literal["action", "vector"] = "action"
+    """Whether log_std_init is the noise of each action, or of the whole action vector. With "vector" each of A actions
+    has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
+    log_std_final: float | None = None
+    """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    distance from a limit that its noise needed in training. None: no bound."""
+    bound_coef: float = 0.0
+    """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
+    box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
     scale_actions: bool = True
     """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: float = 0.5
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: float = 0.5
-    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
+    """Largest norm of the gradient."""
+    clip_gradients: Literal["each", "together"] = "each"
+    """Whether max_grad_norm bounds the gradient of each network, or that of all networks together, as other
+    implementations do. Together, the policy takes smaller steps on samples that surprise the critics."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     standardise: Literal["rollout", "minibatch", "none"] = "rollout"
@@ -143,12 +159,14 @@ def improve(
     gammas: Sequence[float] | None = None,
     lambdas: Sequence[float] | None = None,
     relative: bool = False,
+    kept: NDArray[Any] | None = None,
     hold_policy: bool = False,
 ) -> tuple[State, Metrics]:
     """Learn from a rollout: K signals (T, N), each with its critic, weight, discount and trace decay.
 
     With `relative` the weights after the first are in units of the standard deviation of the first advantage. With
-    `hold_policy` only the critics learn, and the policy is the same function of the observation afterwards.
+    `hold_policy` only the critics learn, and the policy is the same function of the observation afterwards. `kept` is
+    the share (T, N) of its future that each step keeps (`gae`).
     """
     rng = agent.generator(state)
     n, k = len(rollout), len(signals)
@@ -162,6 +180,7 @@ def improve(
         signals=np.stack(signals).astype(np.float32),
         terminated=rollout.terminated,
         done=rollout.done,
+        kept=None if kept is None else kept.astype(np.float32),
     )
     hyper = Hyper(
         weights=np.array([0.0] * k if hold_policy else weights, np.float32),
@@ -178,8 +197,11 @@ def improve(
         kl_limit=math.inf if config.target_kl is None else config.kl_factor * config.target_kl,
     )
     order = order.reshape(config.epochs, -1, config.batch_size)
-    kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative}
-    learn_from = update_at_once if config.threads > 1 and math.isinf(hyper.kl_limit) else update
+    bound_coef = 0.0 if state.interface.n_actions else config.bound_coef
+    kind: dict[str, Any] = {"standardise": config.standardise, "relative": relative, "bound_coef": bound_coef}
+    kind["together"] = config.clip_gradients == "together"
+    apart = config.threads > 1 and math.isinf(hyper.kl_limit) and not kind["together"]
+    learn_from = update_at_once if apart else update
     params, opt_state, info = learn_from(state.params, state.opt_state, batch, order, hyper, **kind)
     info = jax.device_get(info)
     losses = (info["policy_loss"], info["approx_kl"], *info["value_losses"])
@@ -198,6 +220,7 @@ def improve(
         factor = _adapted(config, factor, float(info["approx_kl"]))
         if state.iteration and agent.normalises(config, state.interface):
             stats = normalize.update(stats, rollout.obs.reshape(n, -1))
+        params = nets.Params(_quietened(config, params.actor, state), params.critics)
     new = replace(
         state,
         params=params,
@@ -221,9 +244,23 @@ def _adapted(config: Config, factor: float, kl: float) -> float:
 
 def learning_rate(config: Config, steps: int) -> float:
     """Learning rate: lr until lr_decay_start of total_steps, then linear decay to lr * lr_final at the end."""
+    return config.lr * (1.0 + (config.lr_final - 1.0) * _late(config, steps))
+
+
+def _late(config: Config, steps: int) -> float:
+    """Progress of the last part of the training, in which rates and noise fall: 0 at lr_decay_start, 1 at the end."""
     late = steps / config.total_steps - config.lr_decay_start
-    progress = min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
-    return config.lr * (1.0 + (config.lr_final - 1.0) * progress)
+    return min(1.0, max(0.0, late / (1.0 - config.lr_decay_start)))
+
+
+def _quietened(config: Config, actor: nets.Actor, state: State) -> nets.Actor:
+    """The policy with its noise bounded as log_std_final asks for."""
+    if config.log_std_final is None or actor.log_std is None:
+        return actor
+    progress, first = _late(config, state.steps), agent.first_log_std(config, state.interface)
+    bound = first + (config.log_std_final - first) * progress
+    bound -= QUIET if progress == 1.0 else 0.0
+    return nets.Actor(actor.net, jnp.minimum(actor.log_std, bound)) if progress > 0 else actor
 
 
 def _train_metrics(state: State, info: Mapping[str, Any], lr: float) -> Metrics:

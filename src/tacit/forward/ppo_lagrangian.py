@@ -16,7 +16,18 @@ where u is the unit of the multiplier:
                  sum: the units of the earlier constraint-inference code
 
 With critics="single" the reward itself becomes  R - lam u c  with one critic: reward-constrained policy optimisation
-(RCPO) in Tessler's form. The cost is the environment's info["cost"], or any function cost(obs, act, next_obs) of
+(RCPO) in Tessler's form.
+
+With forfeit = p > 0, a step of cost c ends the agent's income with probability  e = p min(c, 1): from then on it pays
+d + lam u  per step for ever, where d is the loss per step of the worst rollout so far (0 if rewards are not negative).
+In expectation, with one critic,
+
+    r~ = R - lam u c - e (d + lam u) gamma / (1 - gamma) ,      V(s) = E[ r~ + gamma (1 - e) V(s') ]             (3)
+
+so the first violation counts most. With (1) alone the least bad way through a forbidden stretch is the fastest one, and
+the agent never learns to go slowly or around.
+
+The cost is the environment's info["cost"], or any function cost(obs, act, next_obs) of
 batches, which may change between iterations.
 """
 
@@ -40,6 +51,9 @@ CostFunction = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]
 """(obs (B, obs_size), action sent to the environment (B, A) or (B,), next_obs (B, obs_size)) -> cost (B,)."""
 RBAR_HORIZON = 10
 """Iterations over which the mean |reward| is averaged for rbar."""
+FALL = 3.0
+"""Price of a fall in units of the price of a lost income. Above 1, so that a violation is better than a fall, and the
+agent first learns not to fall, then not to violate."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +102,21 @@ class Config(FixedConfig):
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
     multiplier_lr: float = 0.05
     """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    ascent_by: Literal["sum", "factor"] = "sum"
+    """Whether "ascent" adds its step to the multiplier, or multiplies it by exp(multiplier_lr min(error, 1)), which
+    needs no scale."""
     multiplier_max: float = 100.0
     """Upper bound of the multiplier."""
     pid_gains: tuple[float, float, float] = (10.0, 0.1, 0.0)
     """Proportional, integral and derivative gain of "pid"."""
     pid_smoothing: float = 0.5
     """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
+    forfeit: float = 0.0
+    """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
+    falls: Literal["free", "forfeit"] = "free"
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
+    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    forfeit is 0."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +131,8 @@ class State:
     """Mean |reward| per step of the last iterations."""
     rbar: float = 0.0
     """The largest mean |reward| so far; frozen together with the reward scale."""
+    worst_loss: float = 0.0
+    """The largest mean loss (negative reward) per step of a rollout so far; 0 without any."""
 
     @property
     def steps(self) -> int:
@@ -130,9 +155,12 @@ def check(config: PenaltyConfig) -> None:
     if not isinstance(config, Config):
         return
     agent.check_ranges(config, ("budget", "multiplier_lr", "multiplier_max"), 0)
-    agent.check_ranges(config, ("pid_smoothing",), 0, 1)
-    if config.multiplier == "softplus" and config.multiplier_init == 0:
-        raise UserError('a "softplus" multiplier cannot start at 0 (it would stay there): use a small positive number')
+    agent.check_ranges(config, ("pid_smoothing", "forfeit"), 0, 1)
+    if config.forfeit > 0 and (config.critics != "single" or config.gamma == 1):
+        raise UserError('forfeit needs critics "single" and a gamma below 1')
+    if config.multiplier_init == 0 and (config.multiplier == "softplus" or grows_by_factor(config)):
+        rule = "softplus" if config.multiplier == "softplus" else "factor"
+        raise UserError(f'a "{rule}" multiplier cannot start at 0 (it would stay there): use a small positive number')
 
 
 def init(env: VectorEnv, config: PenaltyConfig, seed: int) -> State:
@@ -193,6 +221,7 @@ def iterate(
         terminal_cost = config.terminal_cost if isinstance(config, FixedConfig) else 0.0
     charged = costs + terminal_cost * rollout.terminated
     size, rbar = state.reward_size, state.rbar
+    worst_loss = max(state.worst_loss, -float(rollout.rew.mean()))
     if not learner.reward_scale.stats.frozen:
         size += (float(np.abs(rollout.rew).mean()) - size) / min(learner.iteration + 1, RBAR_HORIZON)
         rbar = max(rbar, size)
@@ -201,7 +230,14 @@ def iterate(
     penalty = state.multiplier.value * unit
     cost_scale = state.cost_scale
 
-    if config.critics == "single":
+    if isinstance(config, Config) and config.forfeit > 0:
+        ended = income_ended(config, rollout, charged)
+        learner, reward = ppo.scale_reward(config, learner, rollout.rew, rollout.done)
+        for_ever = (worst_loss + penalty) * config.gamma / (1.0 - config.gamma)
+        price = (penalty * charged + for_ever * ended) / (learner.reward_scale.std if config.normalize_reward else 1.0)
+        kept = 1.0 - np.minimum(ended, 1.0)
+        learner, metrics = ppo.improve(config, learner, rollout, [reward - price], kept=kept, hold_policy=hold_policy)
+    elif config.critics == "single":
         learner, signal = ppo.scale_reward(config, learner, rollout.rew - penalty * charged, rollout.done)
         learner, metrics = ppo.improve(config, learner, rollout, [signal], hold_policy=hold_policy)
     else:
@@ -231,8 +267,18 @@ def iterate(
     multiplier = state.multiplier
     if not hold_policy:
         multiplier = follow(config, multiplier, costs, learner)
-    new = State(learner, multiplier, cost_scale, size, rbar)
+    new = State(learner, multiplier, cost_scale, size, rbar, worst_loss)
     return new, metrics | collect.times(len(rollout), started, collected), rollout
+
+
+def income_ended(config: Config, rollout: collect.Rollout, charged: NDArray[Any]) -> NDArray[Any]:
+    """(T, N) probability e of (3) that a step ends the income; FALL where an episode ended without a bonus."""
+    ended = config.forfeit * np.clip(charged, 0.0, 1.0)
+    # Where rewards are negative, an early end is a relief, or the goal.
+    if config.falls == "forfeit" and rollout.rew.mean() > 0 and not rollout.terminated.all():
+        usual = rollout.rew[~rollout.terminated].max()
+        ended = np.where(rollout.terminated & (rollout.rew <= usual), FALL, ended)
+    return np.asarray(ended)
 
 
 def costs_of(rollout: collect.Rollout, cost: CostFunction | None) -> NDArray[Any]:
@@ -271,8 +317,14 @@ def follow(
     error, maximum = measured - config.budget, config.multiplier_max
     if config.multiplier == "pid":
         return lagrange.pid(multiplier, error, config.pid_gains, config.pid_smoothing, maximum)
-    rule = lagrange.ascent if config.multiplier == "ascent" else lagrange.softplus
+    ascent = lagrange.growth if grows_by_factor(config) else lagrange.ascent
+    rule = ascent if config.multiplier == "ascent" else lagrange.softplus
     return rule(multiplier, error, config.multiplier_lr, maximum)
+
+
+def grows_by_factor(config: Config) -> bool:
+    """Whether the multiplier is multiplied instead of added to."""
+    return config.multiplier == "ascent" and config.ascent_by == "factor"
 
 
 def measure(config: Config, costs: NDArray[Any], carry: collect.Carry) -> float | None:
@@ -321,6 +373,7 @@ def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, An
         "cost_scale": [float(stats.mean), float(stats.var), stats.count, stats.frozen],
         "reward_size": state.reward_size,
         "rbar": state.rbar,
+        "worst_loss": state.worst_loss,
     }
 
 
@@ -336,4 +389,5 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
         normalize.ReturnScale(arrays["cost_scale/returns"], stats),
         metadata["reward_size"],
         metadata["rbar"],
+        metadata.get("worst_loss", 0.0),
     )

@@ -32,6 +32,8 @@ class Batch(NamedTuple):
     """(K, T, N) signals. The entropy of (1) is added to the first."""
     terminated: NDArray[Any]
     done: NDArray[Any]
+    kept: NDArray[Any] | None = None
+    """(T, N) share of its future that each step keeps, for every signal; None: all of it."""
 
 
 class Hyper(NamedTuple):
@@ -65,8 +67,8 @@ def _samples(params: nets.Params, batch: Batch, hyper: Hyper, relative: bool) ->
 
     grids = [x.reshape(-1, *shape) for x in (signals, values, next_values)]
     ends = (batch.terminated, batch.done)
-    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0))
-    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas).reshape(len(signals), -1)
+    per_signal: Any = jax.vmap(gae, in_axes=(0, 0, 0, None, None, 0, 0, None))
+    advantages = per_signal(*grids, *ends, hyper.gammas, hyper.lambdas, batch.kept).reshape(len(signals), -1)
     targets = advantages + values
     weights = jnp.asarray(hyper.weights)
     if relative:  # the other signals' weights are in units of the first advantage's spread
@@ -80,14 +82,20 @@ def _standardised(x: jax.Array) -> jax.Array:
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-def _policy_loss(actor: nets.Actor, rows: Rows, hyper: Hyper) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The policy's part of (2) on a minibatch."""
+def _policy_loss(
+    actor: nets.Actor, rows: Rows, hyper: Hyper, bound_coef: float
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The policy's part of (2) on a minibatch, and the price of means outside of the action box."""
     log_prob, entropy = nets.log_prob(actor, rows["obs"], rows["act"])
     log_ratio = log_prob - rows["log_prob"]
     ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
     clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
     loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    return loss - hyper.beta_loss * jnp.mean(entropy), {
+    total = loss - hyper.beta_loss * jnp.mean(entropy)
+    if bound_coef > 0:
+        outside = jnp.maximum(jnp.abs(actor.net(rows["obs"])) - 1.0, 0.0)
+        total += bound_coef * jnp.mean(jnp.sum(outside**2, axis=-1))
+    return total, {
         "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
         "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip),
         "policy_loss": loss,
@@ -115,7 +123,7 @@ def _stepped(net: Any, opt_state: Any, gradient: Any, lr: Any, hyper: Hyper) -> 
 
 
 def _learn_policy(
-    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str
+    actor: nets.Actor, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str, bound_coef: float
 ) -> tuple[nets.Actor, Any, dict[str, jax.Array]]:
     """Epochs of minibatch steps on the policy. They stop early once the policy has moved too far."""
     rows = {name: rows[name] for name in ("obs", "act", "log_prob", "advantage")}
@@ -126,7 +134,7 @@ def _learn_policy(
         actor, opt_state = carry
         if standardise == "minibatch":
             part = {**part, "advantage": _standardised(part["advantage"])}
-        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper)
+        gradient, info = jax.grad(_policy_loss, has_aux=True)(actor, part, hyper, bound_coef)
         gradient = _shortened(gradient, hyper.max_grad_norm)
         return _stepped(actor, opt_state, gradient, hyper.lr_actor, hyper), info
 
@@ -166,32 +174,94 @@ def _learn_critics(
     return jax.lax.fori_loop(0, epochs, epoch, (critics, opt_state, nothing))
 
 
-@partial(jax.jit, static_argnames=("standardise", "relative"))
+@partial(jax.jit, static_argnames=("standardise", "relative", "bound_coef", "together"))
 def update(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+    params: nets.Params,
+    opt_state: Any,
+    batch: Batch,
+    order: Any,
+    hyper: Hyper,
+    *,
+    standardise: str,
+    relative: bool,
+    bound_coef: float = 0.0,
+    together: bool = False,
 ) -> Updated:
     """All epochs of minibatch steps on a rollout. `order` (epochs, minibatches, batch_size) are sample numbers."""
     rows, about = _samples(params, batch, hyper, relative)
+    kind: Any = {"standardise": standardise, "bound_coef": bound_coef}
+    if together:
+        params, opt_state, info = _learn_together(params, opt_state, rows, order, hyper, **kind)
+        return params, opt_state, {**about, **info, "finite": _finite(params)}
     for_actor, for_critics = agent.parted(opt_state)
-    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+    policy = _learn_policy(params.actor, for_actor, rows, order, hyper, **kind)
     critics = _learn_critics(params.critics, for_critics, rows, order, policy[2]["epochs"], hyper)
     return _joined(policy, critics, about)
 
 
+def _learn_together(
+    params: nets.Params, opt_state: Any, rows: Rows, order: Any, hyper: Hyper, *, standardise: str, bound_coef: float
+) -> tuple[nets.Params, Any, dict[str, jax.Array]]:
+    """Epochs of minibatch steps on all networks at once, with their gradients clipped together."""
+    if standardise == "rollout":
+        rows = {**rows, "advantage": _standardised(rows["advantage"])}
+
+    def loss(params: nets.Params, part: Rows) -> tuple[jax.Array, dict[str, jax.Array]]:
+        policy_loss, info = _policy_loss(params.actor, part, hyper, bound_coef)
+        value_loss, value_losses = _value_loss(params.critics, part, hyper)
+        return policy_loss + value_loss, {**info, "value_losses": value_losses}
+
+    def minibatch(carry: tuple[nets.Params, Any], part: Rows) -> tuple[tuple[nets.Params, Any], Any]:
+        params, opt_state = carry
+        if standardise == "minibatch":
+            part = {**part, "advantage": _standardised(part["advantage"])}
+        gradient, info = jax.grad(loss, has_aux=True)(params, part)
+        steps, opt_state = agent.optimiser(hyper.adam_eps).update(_shortened(gradient, hyper.max_grad_norm), opt_state)
+        actor = jax.tree.map(lambda p, step: p - hyper.lr_actor * step, params.actor, steps.actor)
+        critics = jax.tree.map(lambda p, step: p - hyper.lr * step, params.critics, steps.critics)
+        return (nets.Params(actor, critics), opt_state), info
+
+    def epoch(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, params, opt_state, _ = carry
+        parts = jax.tree.map(lambda x: x[order[number]], rows)
+        (params, opt_state), infos = jax.lax.scan(minibatch, (params, opt_state), parts)
+        return number + 1, params, opt_state, jax.tree.map(lambda x: x.mean(axis=0), infos)
+
+    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
+        return (carry[0] < len(order)) & (carry[3]["approx_kl"] <= hyper.kl_limit)
+
+    nothing = {name: jnp.float32(0.0) for name in ("approx_kl", "clip_fraction", "policy_loss")}
+    nothing["value_losses"] = jnp.zeros(len(params.critics), jnp.float32)
+    epochs, params, opt_state, info = jax.lax.while_loop(unfinished, epoch, (0, params, opt_state, nothing))
+    return params, opt_state, {**info, "epochs": epochs}
+
+
+def _finite(params: nets.Params) -> jax.Array:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+
+
 def _joined(policy: tuple[Any, ...], critics: tuple[Any, ...], about: Rows) -> Updated:
     params = nets.Params(policy[0], critics[0])
-    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
-    info = {**about, **policy[2], "value_losses": critics[2], "finite": finite}
+    info = {**about, **policy[2], "value_losses": critics[2], "finite": _finite(params)}
     return params, agent.joined(policy[1], critics[1]), info
 
 
 _jit_samples = jax.jit(_samples, static_argnames="relative")
-_jit_policy = jax.jit(_learn_policy, static_argnames="standardise")
+_jit_policy = jax.jit(_learn_policy, static_argnames=("standardise", "bound_coef"))
 _jit_critics = jax.jit(_learn_critics)
 
 
 def update_at_once(
-    params: nets.Params, opt_state: Any, batch: Batch, order: Any, hyper: Hyper, *, standardise: str, relative: bool
+    params: nets.Params,
+    opt_state: Any,
+    batch: Batch,
+    order: Any,
+    hyper: Hyper,
+    *,
+    standardise: str,
+    relative: bool,
+    bound_coef: float = 0.0,
+    together: bool = False,
 ) -> Updated:
     """The same as `update` for a training without early stop: policy and critics learn in parallel."""
     rows, about = _jit_samples(params, batch, hyper, relative)
@@ -199,6 +269,8 @@ def update_at_once(
     with ThreadPoolExecutor(1) as pool:  # starting a thread takes far less time than an update
         task = (_jit_critics, params.critics, for_critics, rows, order, len(order), hyper)
         critics = pool.submit(lambda: jax.block_until_ready(task[0](*task[1:])))
-        policy = _jit_policy(params.actor, for_actor, rows, order, hyper, standardise=standardise)
+        policy = _jit_policy(
+            params.actor, for_actor, rows, order, hyper, standardise=standardise, bound_coef=bound_coef
+        )
         jax.block_until_ready(policy)
     return _joined(policy, critics.result(), about)

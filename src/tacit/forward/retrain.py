@@ -253,7 +253,7 @@ def train(
     """Train and evaluate. Continues from the newest checkpoint if there is one."""
     cost, charge = frozen(run)
     charged = charge.of(cost)
-    settings = replace(config, budget=max(0.0, charge.budget)) if charge.kind == "budget" else config
+    settings = engine_of(config, charge)
     reference = references.Reference(
         label=LABEL,
         statement=_statement(cost, env_id, charge),
@@ -263,6 +263,20 @@ def train(
     demonstrations = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
     summary = reference.train(run, env_id, env_kwargs, demonstrations, config, seed)
     return {**summary, "source": cost.card["frozen"]}
+
+
+def engine_of(config: Config, charge: Charge) -> Config:
+    """The settings of the engine for a charge.
+
+    Only the excess is 0 where nothing is forbidden. A cost that is positive everywhere would end the income everywhere
+    (`forfeit`), so the other charges have the additive price of Tessler's RCPO, and its ascent by sums.
+    """
+    settings = config
+    if charge.kind != "excess":
+        settings = replace(config, forfeit=0.0)
+        if ppo_lagrangian.grows_by_factor(config):
+            settings = replace(settings, ascent_by="sum", multiplier_init=1.0, multiplier_lr=0.5, budget_per="step")
+    return replace(settings, budget=max(0.0, charge.budget)) if charge.kind == "budget" else settings
 
 
 def _statement(cost: Cost, env_id: str, charge: Charge) -> str:

@@ -71,8 +71,8 @@ class Config(loop.Config):
     """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
     features: Literal["network", "terms"] = "network"
-    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or two
-    inputs, chosen on held-out demonstrations (terms)."""
+    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
+    two inputs, chosen on held-out demonstrations (terms)."""
     tempted_steps: int = 49_152
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
     features "terms"."""

@@ -80,9 +80,9 @@ def warn_of_beginner(metrics: Mapping[str, float], expert: Expert) -> None:
     best = max(metrics["seekers/nominal_return"], metrics["seekers/tempted_return"])
     if expert.mean_return is not None and best < expert.mean_return - 0.1 * abs(expert.mean_return):
         warnings.warn(
-            f"the agents that follow the reward alone earn {best:.4g}, the demonstrators {expert.mean_return:.4g}: they "
-            "are not competent, so the learned constraint may describe what a beginner does. Use more bootstrap_steps "
-            "and total_steps",
+            f"the agents that follow the reward alone earn {best:.4g}, the demonstrators {expert.mean_return:.4g}: "
+            "they are not competent, so the learned constraint may describe what a beginner does. Use more "
+            "bootstrap_steps and total_steps",
             stacklevel=1,
         )
 

@@ -4,8 +4,8 @@ The demonstrations D are compared with agents P that follow the reward. Two kind
 cannot, and later phases of the learner itself, which close what is still open:
 
     nominal    trained on the reward alone, from nothing. It shows what is worth forbidding, in a style of its own
-    tempted    a clone of the demonstrations, then trained on the reward alone. It has the demonstrators' style, and leaves
-               them where the reward draws it
+    tempted    a clone of the demonstrations, then trained on the reward alone. It has the demonstrators' style, and
+               leaves them where the reward draws it
 
 The noise of the clone is the largest that does not spoil its return (`forgiving_clone`): more explores better, and only
 the task can say how much it forgives. The cost is `tacit.inverse.terms`. The learner is charged price x cost, and the
@@ -62,7 +62,7 @@ FALLS_MORE = 0.01
 def reward_seekers(
     env: VectorEnv, config: Config, clone: ppo_lagrangian.State, nominal: Sequence[collect.Rollout], horizon: int
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], list[collect.Rollout], Metrics]:
-    """(the clone with the noise that it can bear, last rollouts of the nominal agent and of the tempted clone, metrics).
+    """(the clone with the noise that it can bear, last rollouts of nominal agent and tempted clone, metrics).
 
     `clone` stands at the beginning of its training. The returned state has the same policy, critics that know it, and
     environments, random numbers and a count of steps that go on where the tempted clone has left them.
@@ -254,7 +254,7 @@ def fitted_of(state: State) -> Fitted:
         inputs = tuple(int(j) for j in params[f"{i}/inputs"])
         knots = tuple(params[f"{i}/knots{axis}"].astype(np.float64) for axis in range(len(inputs)))
         tables.append(Table(inputs, knots, params[f"{i}/values"].astype(np.float64)))
-    return Fitted(tuple(tables), state.smoothness, None, state.threshold, state.held_out_cost)
+    return Fitted(tuple(tables), state.smoothness, threshold=state.threshold, held_out_cost=state.held_out_cost)
 
 
 def to_cost(state: State, inputs: Inputs, **fields: Any) -> LearnedCost:

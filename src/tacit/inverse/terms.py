@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ class Fitted:
 
     tables: tuple[Table, ...] = ()
     smoothness: float = FIRST_SMOOTHNESS
-    shares: Array | None = None
+    shares: Array = field(default_factory=lambda: np.zeros(1))
     """(folds,) S of each fold."""
     threshold: float = 0.0
     """h in (2)."""
@@ -106,7 +106,7 @@ class Fitted:
 
     @property
     def share(self) -> float:
-        return 0.0 if self.shares is None else float(self.shares.mean())
+        return float(self.shares.mean())
 
 
 def folds_of(lengths: Array) -> NDArray[np.intp]:
@@ -374,7 +374,6 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
     for _ in range(3):
         trial = Problem(samples, [refined(samples, table) for table in fitted.tables])
         result = trial.fit(FIRST_SMOOTHNESS)
-        assert result[1].shares is not None and fitted.shares is not None
         if result[1].share - fitted.share > -_error(result[1].shares - fitted.shares):
             problem = trial
             lam, fitted, held_out = result
@@ -400,7 +399,6 @@ def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[I
 
 def _rises(new: Fitted, old: Fitted) -> bool:
     """Whether S rises by enough, and by clearly more than chance between folds."""
-    assert new.shares is not None and old.shares is not None
     enough = SMALLEST_GAIN if old.tables else FIRST_GAIN
     return new.share - old.share > max(enough, 2.0 * _error(new.shares - old.shares))
 

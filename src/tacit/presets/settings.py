@@ -93,12 +93,25 @@ class PPO(TypedDict, total=False):
     """Hidden tanh layers of the policy and of each critic."""
     log_std_init: Annotated[float, 0.0]
     """Initial log standard deviation of a Gaussian policy, in units of half the action box if scale_actions."""
+    noise_of: Annotated[Literal["action", "vector"], "action"]
+    """Whether log_std_init is the noise of each action, or of the whole action vector. With "vector" each of A actions
+    has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
+    log_std_final: Annotated[float | None, None]
+    """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
+    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    distance from a limit that its noise needed in training. None: no bound."""
+    bound_coef: Annotated[float, 0.0]
+    """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
+    box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
     scale_actions: Annotated[bool, True]
     """Let the Gaussian act in coordinates where the action box is [-1, 1], instead of the box's own."""
     value_coef: Annotated[float, 0.5]
     """c_V: weight of the critics' squared errors."""
     max_grad_norm: Annotated[float, 0.5]
-    """Largest norm of each network's gradient. Networks are clipped separately, so one does not slow the others."""
+    """Largest norm of the gradient."""
+    clip_gradients: Annotated[Literal["each", "together"], "each"]
+    """Whether max_grad_norm bounds the gradient of each network, or that of all networks together, as other
+    implementations do. Together, the policy takes smaller steps on samples that surprise the critics."""
     adam_eps: Annotated[float, 1e-05]
     """Adam's epsilon."""
     standardise: Annotated[Literal["rollout", "minibatch", "none"], "rollout"]
@@ -178,6 +191,12 @@ class Loop(TrainerSettings, SamplesSettings, PpoLagrangianPenalty, total=False):
 class MCE(Loop, total=False):
     """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
+    features: Annotated[Literal["network", "terms"], "network"]
+    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
+    two inputs, chosen on held-out demonstrations (terms)."""
+    tempted_steps: Annotated[int, 49152]
+    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
+    features "terms"."""
     budget: Annotated[float, 0.0]
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: Annotated[int, 8]
@@ -253,12 +272,21 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     """How the multiplier follows the cost; "fixed" is a constant penalty."""
     multiplier_lr: Annotated[float, 0.05]
     """Step size of "ascent" (multiplier per unit of excess cost) or Adam's learning rate of "softplus"."""
+    ascent_by: Annotated[Literal["sum", "factor"], "sum"]
+    """Whether "ascent" adds its step to the multiplier, or multiplies it by exp(multiplier_lr min(error, 1)), which
+    needs no scale."""
     multiplier_max: Annotated[float, 100.0]
     """Upper bound of the multiplier."""
     pid_gains: Annotated[tuple[float, float, float], (10.0, 0.1, 0.0)]
     """Proportional, integral and derivative gain of "pid"."""
     pid_smoothing: Annotated[float, 0.5]
     """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
+    forfeit: Annotated[float, 0.0]
+    """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
+    falls: Annotated[Literal["free", "forfeit"], "free"]
+    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
+    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
+    forfeit is 0."""
 
 
 class ConstraintNetSettings(SamplesSettings, total=False):
