@@ -46,8 +46,8 @@ MOST_KNOTS = {1: 64, 2: 48}
 NEW_KNOTS = 12
 """Knots that a refinement adds to an input at most."""
 MOST_TERMS = 4
-FIRST_GAIN, SMALLEST_GAIN = 0.01, 0.025
-"""Rise of S that the first term must bring, and every further one."""
+FIRST_GAIN, SMALLEST_GAIN, NO_LOSS = 0.01, 0.02, 0.002
+"""Rise of S that the first term must bring, and every further one; fall of S below which a term is superfluous."""
 FIRST_SMOOTHNESS, SMOOTHNESS = 0.3, (0.1, 0.5, 3.0)
 """Weight of the differences between neighbouring knots while terms are chosen, and the candidates afterwards."""
 HINGES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
@@ -368,7 +368,7 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
             rest = [other for other in tables if other is not table]
             trial = Problem(samples, rest)
             result = trial.fit(FIRST_SMOOTHNESS)
-            if fitted.share - result[1].share < SMALLEST_GAIN / 2:
+            if fitted.share - result[1].share < NO_LOSS:
                 tables, problem = rest, trial
                 lam, fitted, held_out = result
     for _ in range(3):
