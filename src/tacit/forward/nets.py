@@ -95,7 +95,11 @@ def log_prob(actor: Actor, obs: jax.Array, act: jax.Array) -> tuple[jax.Array, j
 
     obs (batch, obs_size) normalised; act (batch, A) in the policy's own coordinates, or (batch,) integers.
     """
-    head = actor.net(obs)
+    return log_prob_of_head(actor, actor.net(obs), act)
+
+
+def log_prob_of_head(actor: Actor, head: jax.Array, act: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same, given the output of the policy network."""
     if actor.log_std is None:
         log_pi = jax.nn.log_softmax(head)
         entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)

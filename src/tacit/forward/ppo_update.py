@@ -86,14 +86,15 @@ def _policy_loss(
     actor: nets.Actor, rows: Rows, hyper: Hyper, bound_coef: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The policy's part of (2) on a minibatch, and the price of means outside of the action box."""
-    log_prob, entropy = nets.log_prob(actor, rows["obs"], rows["act"])
+    head = actor.net(rows["obs"])  # once: a second pass would be a second pass backwards, too
+    log_prob, entropy = nets.log_prob_of_head(actor, head, rows["act"])
     log_ratio = log_prob - rows["log_prob"]
     ratio, advantage = jnp.exp(log_ratio), rows["advantage"]
     clipped = jnp.clip(ratio, 1.0 - hyper.clip, 1.0 + hyper.clip)
     loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
     total = loss - hyper.beta_loss * jnp.mean(entropy)
     if bound_coef > 0:
-        outside = jnp.maximum(jnp.abs(actor.net(rows["obs"])) - 1.0, 0.0)
+        outside = jnp.maximum(jnp.abs(head) - 1.0, 0.0)
         total += bound_coef * jnp.mean(jnp.sum(outside**2, axis=-1))
     return total, {
         "approx_kl": jnp.mean((ratio - 1.0) - log_ratio),
