@@ -89,6 +89,10 @@ class Method(Saving, trainer.Method):
         """Train further agents to compare with after the bootstrap, and choose the steps that stand for them."""
         return forward, evidence, {}
 
+    def bootstrap_steps(self, config: Any) -> int:
+        """Environment steps of the nominal policy."""
+        return int(config.bootstrap_steps)
+
     def nominal_rows(self, config: Any) -> int:
         """Number of steps of the bootstrap to keep."""
         return NOMINAL_ROWS
@@ -140,7 +144,7 @@ class Method(Saving, trainer.Method):
         return learn(self, env, demos, config, seed, state)
 
     def iterations(self, config: Any) -> int:
-        return 1 + max(0, -(-(config.total_steps - config.bootstrap_steps) // config.forward_steps))
+        return 1 + max(0, -(-(config.total_steps - self.bootstrap_steps(config)) // config.forward_steps))
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any) -> None:
         self.check_settings(config)
@@ -190,7 +194,8 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
     method.check_settings(config)
     began = time.perf_counter()
     first = ppo_lagrangian.init(env, config, seed)
-    forward, rollouts, metrics, charged = forward_phase(method, env, config, first, config.bootstrap_steps, no_cost)
+    steps = method.bootstrap_steps(config)
+    forward, rollouts, metrics, charged = forward_phase(method, env, config, first, steps, no_cost)
     samples.warn_without_reward(rollouts)
     forward = method.after_bootstrap(config, first, forward)
     rng = np.random.default_rng([seed, 3])

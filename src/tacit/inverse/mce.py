@@ -75,7 +75,7 @@ class Config(loop.Config):
     two inputs, chosen on held-out demonstrations (terms)."""
     tempted_steps: int = 49_152
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
-    features "terms"."""
+    features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
     budget: float = 0.0
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: int = 8
@@ -329,6 +329,15 @@ class MCE(loop.Method):
         mce_checks.warn_of_beginner(metrics, seen.expert)
         phases = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
         return forward, replace(seen, phase=mce_terms.both_phases(*phases)), metrics
+
+    def bootstrap_steps(self, config: Config) -> int:
+        return mce_terms.nominal_steps(config) if config.features == "terms" else config.bootstrap_steps
+
+    def iterations(self, config: Config) -> int:
+        if config.features == "network":
+            return super().iterations(config)
+        spent = mce_terms.nominal_steps(config) + mce_terms.tempted_steps(config)
+        return 1 + max(0, -(-(config.total_steps - spent) // config.forward_steps))
 
     def nominal_rows(self, config: Config) -> int:
         return 2 * mce_terms.SEEKER_ROWS if config.features == "terms" else NOMINAL_ROWS

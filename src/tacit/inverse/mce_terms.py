@@ -59,6 +59,16 @@ FALLS_MORE = 0.01
 # Agents that follow the reward
 
 
+def nominal_steps(config: Config) -> int:
+    """Environment steps of the nominal agent."""
+    return min(config.bootstrap_steps, config.total_steps // 5)
+
+
+def tempted_steps(config: Config) -> int:
+    """Environment steps of the tempted clone."""
+    return min(config.tempted_steps, config.total_steps // 10)
+
+
 def reward_seekers(
     env: VectorEnv, config: Config, clone: ppo_lagrangian.State, nominal: Sequence[collect.Rollout], horizon: int
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], list[collect.Rollout], Metrics]:
@@ -72,7 +82,7 @@ def reward_seekers(
         held, _, _ = ppo_lagrangian.iterate(env, config, held, _no_cost, 0.0, hold_policy=True)
     held = ppo_lagrangian.freeze_reward_scale(held)
     tempted, rollouts = held, []
-    for _ in range(max(1, config.tempted_steps // config.rollout_steps)):
+    for _ in range(max(1, tempted_steps(config) // config.rollout_steps)):
         tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, _no_cost, 0.0)
         rollouts.append(rollout)
     last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]

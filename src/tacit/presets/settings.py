@@ -196,7 +196,7 @@ class MCE(Loop, total=False):
     two inputs, chosen on held-out demonstrations (terms)."""
     tempted_steps: Annotated[int, 49152]
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
-    features "terms"."""
+    features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
     budget: Annotated[float, 0.0]
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: Annotated[int, 8]
