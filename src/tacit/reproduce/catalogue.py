@@ -164,6 +164,24 @@ def _of(name: str, metric: str, scale: float) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Regions and relations
+
+SHAPES = {
+    **{f"Nav, {shape}": Group("tacit/Nav-v0", {"shape": shape}) for shape in ("disc", "discs", "ell", "wall")},
+    "SlowZone": Group("tacit/SlowZone-v0"),
+    **{f"Reactor, {rule}": Group("tacit/Reactor-v0", {"rule": rule}) for rule in ("product", "ratio")},
+}
+SHAPE_ROWS = {
+    "mce": Row("mce", "reference"),
+    "mce, thresholds": Row("mce", "thresholds"),
+    "me-icrl": Row("me-icrl"),
+    "bc": Row("bc"),
+    "rcpo": Row("rcpo"),
+    "ppo": Row("ppo"),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Highway
 
 EVALUATION = {"eval_episodes": 1000}
@@ -308,6 +326,9 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         ABLATION,
         ours=USUAL,
         beside=(published.ablation(ABLATION),),
+    ),
+    "shapes": Experiment(
+        "hidden regions and relations: Nav, SlowZone and Reactor", SHAPES, SHAPE_ROWS, seeds=(0, 1, 2, 3, 4)
     ),
     "robots-screens": Experiment(
         "the five robots in pictures",
