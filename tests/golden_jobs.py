@@ -33,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 STORED = HERE / "golden"
 DEMONSTRATIONS = HERE / "fixtures" / "v0.1" / "demos.npz"
 """Six of the Pendulum; a job finds them as demos.npz."""
+ROAD = "tacit/SlowZone-v0"
 PENDULUM, GRIDWORLD, HIGHWAY = "tacit/Pendulum-v0", "tacit/Gridworld-v0", "tacit/HighwayVelocity-v0"
 PLACE = "RUN"
 """In a command line: the run folder of the job that comes before."""
@@ -112,7 +113,8 @@ JOBS = {
         learn("rcpo-paper", "rcpo", PENDULUM, "--preset", "paper", *SHOWN, *SHORT),
         Job("expert", ("expert", PENDULUM, *SHORT, "--demonstrations", "0")),
         Job("expert-pid", ("expert", PENDULUM, *SHORT, "--demonstrations", "0", "--multiplier", "pid")),
-        learn("mce", "mce", PENDULUM, *SHOWN, *TURNS, *DUAL),
+        learn("mce", "mce", PENDULUM, "--preset", "thresholds", *SHOWN, *TURNS, *DUAL),
+        learn("mce-terms", "mce", ROAD, *TURNS, *words("--total-steps 2560 --tempted-steps 256")),
         Job("mce-resumed", after="mce", interrupted=True),
         Job("retrain", ("retrain", PLACE, "--steps", "768", "--charge", "budget", *SETTINGS), after="mce"),
         Job(

@@ -19,6 +19,9 @@ from tacit.launch import resolve
 
 PENDULUM = "tacit/Pendulum-v0"
 TINY = {
+    "features": "network",
+    "n_envs": 8,
+    "batch_size": 128,
     "total_steps": 2048,
     "bootstrap_steps": 1024,
     "forward_steps": 1024,

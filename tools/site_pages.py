@@ -79,6 +79,8 @@ def measured_by(name: str) -> str:
 def origins(name: str) -> list[dict[str, Any]]:
     """Command, commit, versions and machine; several where parts were measured one by one."""
     about = results(name)["provenance"]
+    if isinstance(about, list):
+        return about
     return [about] if "command" in about else [part for part in about.values() if "command" in part]
 
 

@@ -341,13 +341,8 @@ def test_a_cost_of_named_terms_has_their_pictures(disc_run):
         def of_rows(self, rows):
             return self.size * rows[:, 0]
 
-    class Cost(LearnedCost):
-        @property
-        def terms(self):
-            return Named(("y",), 1.0), Named(("x",), 0.01), Named(("x", "y"), 0.5)
-
     plain = disc_cost()
-    cost = Cost(plain.inputs, plain.lam, plain.slopes, plain.offsets, plain.weights, plain.biases)
+    cost = replace(plain, terms=(Named(("y",), 1.0), Named(("x",), 0.01), Named(("x", "y"), 0.5)))
     sample = load_sample(disc_run, plain)
     explanation = {**explain(disc_run), "clauses": []}
     assert [one.features for one in pictures_of(explanation, cost, sample)] == [("x", "y")]  # y is in that plane

@@ -21,6 +21,9 @@ from tacit.run import Run
 
 PENDULUM = "tacit/Pendulum-v0"
 TINY = {
+    "features": "network",
+    "n_envs": 8,
+    "batch_size": 128,
     "total_steps": 3072,
     "bootstrap_steps": 1024,
     "forward_steps": 1024,

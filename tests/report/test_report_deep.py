@@ -41,6 +41,7 @@ SETTINGS = {
     "thresholds": 8,
     "joint": 0,
     "eval_episodes": 8,
+    "features": "network",
     "start": "nominal",
 }
 TRUTH = ("truth/violation_rate_step", "truth/violation_rate_episode")

@@ -340,7 +340,7 @@ class LearnedCost:
                 card=dict(card),
                 head=card.get("head", "sigmoid"),
                 terms=tables.from_arrays(
-                    arrays, card.get("terms", []), dict(zip(inputs.names, inputs.columns, strict=True))
+                    arrays, card.get("terms", []), dict(zip(inputs.names, inputs.columns, strict=False))
                 ),
                 lam=arrays["lam"],
                 slopes=arrays["slopes"],

@@ -31,6 +31,7 @@ from tacit import stats
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.calibration import held_out, rejected, scores, usual_threshold
 from tacit.cost.card import saved_costs
+from tacit.cost.table import TableCost
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
@@ -97,10 +98,16 @@ def threshold_of(cost: LearnedCost, expert: Array, lengths: Array, tried: Array)
     expert, tried: rows of the demonstrations, whose trajectories have these lengths, and of what the learner tried.
     """
     if cost.threshold is not None:
-        return float(cost.threshold), "calibration" in cost.card
+        return float(cost.threshold), calibrated(cost)
     starts = np.cumsum(lengths) - lengths
     highest = np.maximum.reduceat(cost.of_rows(expert), starts)
     return usual_threshold(highest, float(cost.of_rows(tried).max())), False
+
+
+def calibrated(cost: LearnedCost | TableCost) -> bool:
+    """Whether its threshold has a guarantee. A sum of terms has one of its own, which has none."""
+    own = isinstance(cost, LearnedCost) and cost.is_sum
+    return cost.threshold is not None and (not own or "calibration" in cost.card)
 
 
 def judge(
@@ -261,7 +268,7 @@ def of_run(run: Run) -> dict[str, Detection]:
                 expert_range=extremes,
             )
             used = held is not None and (cost.card.get("calibration") or {}).get("sha256") == held.sha256
-            judged[name] = judge(cost, on, float(level), "calibration" in cost.card, None if used else held)
+            judged[name] = judge(cost, on, float(level), calibrated(cost), None if used else held)
     finally:
         env.close()
     return judged
