@@ -312,7 +312,8 @@ def test_checkpoints_times_and_discounts(tmp_path, monkeypatch, seconds, expecte
     whole = time.perf_counter() - began
     assert saved_at == expected
     assert list(summary["time"]) == ["rollouts", "PPO", "inverse", "set-up", "map", "evaluation"]
-    assert 0.5 * whole < sum(summary["time"].values()) < whole
+    # The rest is the explanation, and opening and closing the run.
+    assert 0.2 * whole < sum(summary["time"].values()) < whole
     assert min(summary["time"].values()) > 0
     for agent in ("demonstrations", "learned"):
         row = summary["table"][agent]
