@@ -225,7 +225,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         levels={"earlier demonstrations": published.EARLIER_EXPERTS},
     ),
     "table-robots": replace(
-        ROBOT_TABLE, summary="MCE-ICRL, preset reference, on the five robots", seeds=(0, 1, 2, 3, 4)
+        ROBOT_TABLE, summary="MCE-ICRL, preset thresholds, on the five robots", seeds=(0, 1, 2, 3, 4)
     ),
     "table-robots-paper": replace(
         ROBOT_TABLE,
@@ -242,7 +242,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         wide=4.0,
     ),
     "decisions": Experiment(
-        "the decisions of the preset reference, one changed at a time, on three robots",
+        "the decisions of the preset thresholds, one changed at a time, on three robots",
         robots(("Pendulum", "HalfCheetah", "Swimmer")),
         {name: Row("mce", settings=change) for name, change in CHANGES.items()},
         budget=SHORT,
