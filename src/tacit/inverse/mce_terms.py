@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from tacit.cost import Inputs, LearnedCost
 from tacit.forward import collect, nets, ppo_lagrangian
 from tacit.inverse import samples, terms
+from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
 from tacit.inverse.terms import Fitted, Table
 from tacit.run.trainer import Metrics
 
 if TYPE_CHECKING:
-    from tacit.inverse.loop import Evidence
     from tacit.inverse.mce import Config, State
 
 Array = NDArray[Any]
@@ -79,11 +79,11 @@ def reward_seekers(
     """
     held = forgiving_clone(env, config, clone, returns_of(nominal[:1], horizon), horizon)
     for _ in range(HELD_ROLLOUTS):
-        held, _, _ = ppo_lagrangian.iterate(env, config, held, _no_cost, 0.0, hold_policy=True)
+        held, _, _ = ppo_lagrangian.iterate(env, config, held, no_cost, 0.0, hold_policy=True)
     held = ppo_lagrangian.freeze_reward_scale(held)
     tempted, rollouts = held, []
     for _ in range(max(1, tempted_steps(config) // config.rollout_steps)):
-        tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, _no_cost, 0.0)
+        tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, no_cost, 0.0)
         rollouts.append(rollout)
     last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
     gone_on = {name: getattr(tempted.agent, name) for name in ("carry", "rng", "steps", "iteration")}
@@ -103,7 +103,7 @@ def forgiving_clone(
     """The clone with the most noise that leaves FORGIVEN of its return; the critics learn meanwhile."""
 
     def tried(state: ppo_lagrangian.State) -> tuple[ppo_lagrangian.State, float]:
-        state, _, rollout = ppo_lagrangian.iterate(env, config, state, _no_cost, 0.0, hold_policy=True)
+        state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
         return state, returns_of([rollout], horizon)
 
     state, usual = tried(clone)
@@ -136,10 +136,6 @@ def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
     return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
 
 
-def _no_cost(obs: Array, act: Array, next_obs: Array) -> Array:
-    return np.zeros(len(obs))
-
-
 def both_phases(nominal: Phase, tempted: Phase) -> Phase:
     """As many steps of each, as one phase."""
     nominal, tempted = (
@@ -168,7 +164,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     charged = _mean_cost(before, data.learner[-LEARNER_ROWS:]) if number else 0.0
     searched = number in SEARCHES or number % SEARCH_EVERY == 0
     searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
-    fitted = terms.search(data, before)[0] if searched else terms.refit(data, before)
+    fitted = terms.search(data, before) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
     # A clone that is still frozen does not answer to any price.

@@ -328,8 +328,8 @@ def first_knots(expert: Array, learner: Array, n: int) -> Array:
 # Search
 
 
-def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
-    """The best short sum of terms, beginning with the inputs of the present one; and the inputs that were added."""
+def search(samples: Samples, present: Fitted) -> Fitted:
+    """The best short sum of terms, beginning with the inputs of the present one."""
 
     def new(inputs: Inputs) -> tuple[Inputs, tuple[Array, ...]]:
         n = KNOTS[len(inputs)]
@@ -342,7 +342,6 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
     if tables:
         problem = Problem(samples, tables)
         lam, fitted, held_out = problem.fit(FIRST_SMOOTHNESS)
-    added = []
     while len(tables) < MOST_TERMS:
         learner_cost = np.zeros(len(samples.learner)) if problem is None else problem.learner @ lam
         gains = screen(samples, held_out, learner_cost)
@@ -351,18 +350,17 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
             # A pair can say all that a term on one of its inputs says.
             kept = [table for table in tables if not set(table[0]) < set(inputs)]
             trial = Problem(samples, [*kept, new(inputs)])
-            trials.append((trial, inputs, trial.fit(FIRST_SMOOTHNESS)))
+            trials.append((trial, trial.fit(FIRST_SMOOTHNESS)))
         if not trials:
             break
         # Histograms are coarse: they say which inputs are worth a fit, and the fit says which are best.
-        best, inputs, result = max(trials, key=lambda one: one[2][1].share)
+        best, result = max(trials, key=lambda one: one[1][1].share)
         if not _rises(result[1], fitted):
             break
         tables, problem = list(best.tables), best
         lam, fitted, held_out = result
-        added.append(inputs)
     if problem is None:
-        return fitted, added
+        return fitted
     for table in list(tables):
         if len(tables) > 1:
             rest = [other for other in tables if other is not table]
@@ -378,7 +376,7 @@ def search(samples: Samples, present: Fitted) -> tuple[Fitted, list[Inputs]]:
             problem = trial
             lam, fitted, held_out = result
     fits = [problem.fit(smoothness, lam)[1] for smoothness in SMOOTHNESS]
-    return max([fitted, *fits], key=lambda one: one.share), added
+    return max([fitted, *fits], key=lambda one: one.share)
 
 
 def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[Inputs]:
