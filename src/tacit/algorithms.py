@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
 from types import ModuleType, UnionType
@@ -66,8 +66,10 @@ class Algorithm:
     @property
     def history(self) -> History:
         """How its settings have changed, for the names of run folders."""
-        history: History = getattr(self.load().Config, "HISTORY", UNCHANGED)
-        return history
+        config_class = self.load().Config
+        history: History = getattr(config_class, "HISTORY", UNCHANGED)
+        added = [base.__dict__.get("ADDED", {}) for base in config_class.__mro__]
+        return replace(history, added={**history.added, **{name: old for part in added for name, old in part.items()}})
 
     def config(self, env_id: str, preset: str | None = None, settings: Mapping[str, Any] | None = None) -> Any:
         """A `Config`: its defaults, what the preset says of this environment, and `settings` on top."""

@@ -13,7 +13,7 @@ from tacit import launch
 from tacit.errors import UserError
 from tacit.reproduce import EXPERIMENTS, Experiment, Group, Row
 from tacit.reproduce import results as results_file
-from tacit.reproduce.runner import earlier, seeds_of
+from tacit.reproduce.runner import earlier, plan, seeds_of
 from tacit.run import Run, storage
 from tacit.sweep import prepare
 
@@ -378,3 +378,9 @@ def test_an_expert_is_trained_and_drawn(cli, tmp_path, monkeypatch):
     assert 0 < run["stochastic"]["return"] <= 100
     assert run["stochastic"]["n"] == 4
     assert "| Pendulum | 1 |" in (tmp_path / "results" / "table-experts-quick.md").read_text()
+
+
+def test_runs_of_a_frozen_preset_keep_their_names():
+    """`--keep` finds the committed records by name: a setting that is added later must not change it."""
+    names = {task.path.name for task in plan(EXPERIMENTS["table-robots-paper"], [0], False, "runs")[1]}
+    assert {"mce-ant-s0-2865622c", "mce-swimmer-s0-26b1807b", "mce-pendulum-s0-8a726614"} <= names

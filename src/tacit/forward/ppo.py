@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +120,9 @@ class Config:
     threads: int = 1
     """Number of cores for this training. With 2, two threads step the environments; and if target_kl is None, policy
     and critics learn at the same time. Two trainings with one thread each use two cores better."""
+
+    ADDED: ClassVar[Mapping[str, Any]] = {"noise_of": "action", "bound_coef": 0.0, "clip_gradients": "each"}
+    """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

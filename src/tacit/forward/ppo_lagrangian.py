@@ -36,7 +36,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium.vector import VectorEnv
@@ -117,6 +117,9 @@ class Config(FixedConfig):
     """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
     as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
     forfeit is 0."""
+
+    ADDED: ClassVar[Mapping[str, Any]] = {"ascent_by": "sum", "forfeit": 0.0, "falls": "free"}
+    """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
 @dataclass(frozen=True)
