@@ -65,7 +65,7 @@ def test_map_finds_the_wall_from_samples():
         params=mce.features.init(rng, learner, thresholds=2, hidden=(), joint=0, lam=0.01, bias=0.0),
         forward=SimpleNamespace(rbar=1.0),
     )
-    driving = mce.METHOD.cost_of(state, config)
+    driving = mce.METHODS["network"].cost_of(state, config)
     cost_map = constraint_map.fit(config, state, driving, SimpleNamespace(rows=expert), seed=0)
     inside, outside = cost_map(np.array([[1.0, 0.9], [1.5, -0.9]])), cost_map(np.array([[-1.0, 0.0], [-1.9, 0.9]]))
     assert inside.max() < 0.3 < 2.0 < outside.min()

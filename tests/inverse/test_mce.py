@@ -14,20 +14,20 @@ from tacit.cost import Inputs
 from tacit.demos.data import Trajectory, from_trajectories
 from tacit.errors import UserError
 from tacit.forward.collect import Rollout, make_vec
-from tacit.inverse import features, mce, samples
+from tacit.inverse import features, mce, mce_traps, samples
 from tacit.policy import Interface
 
-HYPER = mce.Hyper(lr_zeta=0.0, lr_lam=0.02, budget=0.0, expert_square=2.0, learner_square=0.1)
+HYPER = features.Hyper(lr_zeta=0.0, lr_lam=0.02, budget=0.0, expert_square=2.0, learner_square=0.1)
 
 
-def one_hot_batches(rho_expert, rho_learner, rng, count=3000, size=512) -> mce.Batches:
+def one_hot_batches(rho_expert, rho_learner, rng, count=3000, size=512) -> features.Batches:
     """Samples of two distributions over cells, as one-hot features."""
     eye = np.eye(len(rho_expert), dtype=np.float32)
 
     def draw(rho):
         return eye[rng.choice(len(rho), p=rho / rho.sum(), size=(count, size))], np.full((count, size), rho.sum())
 
-    return mce.Batches(*draw(rho_expert), *draw(rho_learner))
+    return features.Batches(*draw(rho_expert), *draw(rho_learner))
 
 
 def linear(k: int, lam: float = 0.1) -> features.Params:
@@ -37,17 +37,17 @@ def linear(k: int, lam: float = 0.1) -> features.Params:
 def test_dual_loss_by_hand():
     rng = np.random.default_rng(0)
     params = features.init(rng, rng.standard_normal((9, 2)), thresholds=2, hidden=(3,), joint=4, lam=0.5, bias=-1.0)
-    part = mce.Batches(*(rng.random(shape).astype(np.float32) for shape in ((5, 2), (5,), (7, 2), (7,))))
-    hyper = mce.Hyper(0.0, 0.0, 0.3, 2.0, 0.7)
+    part = features.Batches(*(rng.random(shape).astype(np.float32) for shape in ((5, 2), (5,), (7, 2), (7,))))
+    hyper = features.Hyper(0.0, 0.0, 0.3, 2.0, 0.7)
     cost = [np.asarray(features.features(params.phi, z)) @ np.asarray(params.lam) for z in (part.expert, part.learner)]
     expected = (part.expert_weight * (cost[0] + 2.0 * cost[0] ** 2)).mean()
     expected -= (part.learner_weight * (cost[1] - 0.7 * cost[1] ** 2)).mean()
     expected += 0.3 * np.asarray(params.lam).sum()
-    assert float(mce.dual_loss(params, part, hyper)) == pytest.approx(expected, rel=1e-5)
-    gradient = jax.grad(mce.dual_loss)(params, part, hyper)
+    assert float(features.dual_loss(params, part, hyper)) == pytest.approx(expected, rel=1e-5)
+    gradient = jax.grad(features.dual_loss)(params, part, hyper)
     moved = params._replace(lam=params.lam.at[3].add(1e-2))
     lower = params._replace(lam=params.lam.at[3].add(-1e-2))
-    numeric = (mce.dual_loss(moved, part, hyper) - mce.dual_loss(lower, part, hyper)) / 2e-2
+    numeric = (features.dual_loss(moved, part, hyper) - features.dual_loss(lower, part, hyper)) / 2e-2
     assert float(gradient.lam[3]) == pytest.approx(float(numeric), rel=2e-2)
 
 
@@ -73,7 +73,7 @@ def test_dual_converges_to_its_closed_form():
     batches = one_hot_batches(rho_expert, rho_learner, rng)
     for lr in (0.02, 0.004, 0.0008):
         hyper = HYPER._replace(lr_lam=lr)
-        params, _, _ = mce.dual_steps(params, mce.OPTIMISER.init(params), batches, hyper, once=False)
+        params, _, _ = features.dual_steps(params, features.OPTIMISER.init(params), batches, hyper, once=False)
     expected = np.maximum(0, rho_learner - rho_expert) / (2 * (2.0 * rho_expert + 0.1 * rho_learner))
     np.testing.assert_allclose(params.lam, expected, atol=0.08)
     assert float(params.lam[0]) == 0.0
@@ -86,7 +86,7 @@ def test_budget_loosens():
     for budget in (0.0, 0.1, 0.5):
         batches = one_hot_batches(*rho, np.random.default_rng(2))
         hyper = HYPER._replace(budget=budget)
-        params, _, _ = mce.dual_steps(linear(3), mce.OPTIMISER.init(linear(3)), batches, hyper, once=False)
+        params, _, _ = features.dual_steps(linear(3), features.OPTIMISER.init(linear(3)), batches, hyper, once=False)
         found.append(np.asarray(params.lam))
     assert found[0][2] > found[1][2] > 0.5
     assert (found[2] == 0).all()
@@ -94,12 +94,16 @@ def test_budget_loosens():
 
 def test_absorbing_cost_is_the_closed_form_of_one_state_up_to_the_cost_of_living():
     config = mce.Config()
-    assert mce.absorbing_cost(config, 0.0, 0.0, 9.0) == mce.absorbing_cost(config, 0.0, 0.3, 9.0) == config.ceiling
-    assert mce.absorbing_cost(config, 0.0, 0.3, 2.0) == 2.0
-    assert mce.absorbing_cost(config, 0.2, 0.2, 9.0) == mce.absorbing_cost(config, 0.5, 0.1, 9.0) == 0.0
+    assert (
+        mce_traps.absorbing_cost(config, 0.0, 0.0, 9.0)
+        == mce_traps.absorbing_cost(config, 0.0, 0.3, 9.0)
+        == config.ceiling
+    )
+    assert mce_traps.absorbing_cost(config, 0.0, 0.3, 2.0) == 2.0
+    assert mce_traps.absorbing_cost(config, 0.2, 0.2, 9.0) == mce_traps.absorbing_cost(config, 0.5, 0.1, 9.0) == 0.0
     expected = (0.4 - 0.1) / (2 * (20.0 * 0.1 + 0.1 * 0.4))
-    assert mce.absorbing_cost(config, 0.1, 0.4, 9.0) == pytest.approx(expected)
-    assert mce.absorbing_cost(replace(config, moments="normalised"), 0.0, 0.3, 9.0) == 0.0
+    assert mce_traps.absorbing_cost(config, 0.1, 0.4, 9.0) == pytest.approx(expected)
+    assert mce_traps.absorbing_cost(replace(config, moments="normalised"), 0.0, 0.3, 9.0) == 0.0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -303,7 +307,7 @@ def test_resumed_from_arrays_is_the_same_run(moments):
     demos = collect(test, lambda obs, rng: rng.uniform(-0.1, 0.1, (4, 1)), 6, seed=0)
     whole = learn(config, demos, env=env_id)
     half = whole[2][0]
-    again = mce.METHOD.from_arrays(*mce.METHOD.to_arrays(half))
+    again = mce.METHODS["network"].from_arrays(*mce.METHODS["network"].to_arrays(half))
     rest = learn(config, demos, state=again, env=env_id)
     assert len(rest) == len(whole) - 3 > 0
     end, other = whole[-1][0], rest[-1][0]
@@ -339,12 +343,12 @@ def test_guard_resets_a_trapped_policy():
     state = learn(replace(SMALL, total_steps=3000))[-1][0]
     config = replace(SMALL, total_steps=100_000)
     for expected in (0, 0, 1):
-        state, metrics = mce.guarded(config, state, 0.96 * config.ceiling)
+        state, metrics = mce_traps.guarded(config, state, 0.96 * config.ceiling)
         assert (state.resets, metrics["guard/resets"]) == (expected, expected)
-    state, _ = mce.guarded(config, replace(state, saturated=2), 0.5 * config.ceiling)
+    state, _ = mce_traps.guarded(config, replace(state, saturated=2), 0.5 * config.ceiling)
     assert (state.saturated, state.resets) == (0, 1)
     late = replace(config, total_steps=3000)
-    assert mce.guarded(late, replace(state, saturated=2), config.ceiling)[0].resets == 1
+    assert mce_traps.guarded(late, replace(state, saturated=2), config.ceiling)[0].resets == 1
 
 
 @pytest.mark.parametrize(

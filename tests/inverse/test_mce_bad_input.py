@@ -251,7 +251,7 @@ def test_an_environment_that_breaks_in_the_middle_leaves_a_resumable_run(tmp_pat
     assert f"tacit resume {run.path}" in str(failure.value)
     assert not run.done
     step, arrays, header = run.latest_checkpoint()
-    assert mce.METHOD.from_arrays(arrays, header["state"]).iteration == step >= 1
+    assert mce.METHODS["network"].from_arrays(arrays, header["state"]).iteration == step >= 1
     monkeypatch.setattr(Breaks, "healed", True)
     assert execute(run, data)["steps"] == TINY["total_steps"]
 

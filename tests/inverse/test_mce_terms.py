@@ -49,7 +49,7 @@ def test_the_cost_is_about_speed_and_place(road):
 
 def test_a_resumed_run_is_the_same(road):
     data, config, states = road
-    halfway = mce.METHOD.from_arrays(*mce.METHOD.to_arrays(states[2][0]))
+    halfway = mce.METHODS["terms"].from_arrays(*mce.METHODS["terms"].to_arrays(states[2][0]))
     # `from_arrays` gives what a file would: plain arrays without the environment.
     last = list(mce.learn(make_vec(ROAD, 16), data, config, seed=0, state=halfway))[-1][0]
     expected = states[-1][0]
@@ -76,4 +76,4 @@ def test_beginners_are_named():
 )
 def test_settings_that_cannot_work(change, message):
     with pytest.raises(UserError, match=message):
-        mce.METHOD.check_settings(mce.Config(**{**SHORT, **change}))
+        mce.METHODS["terms"].check_settings(mce.Config(**{**SHORT, **change}))

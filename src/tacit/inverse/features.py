@@ -22,10 +22,9 @@ import optax
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
+from tacit.inverse import soft_thresholds
 
 Array = NDArray[Any]
-STEEPNESS = 12.0
-"""Initial slope of the thresholds, per standard deviation of the input."""
 
 
 class Phi(NamedTuple):
@@ -58,21 +57,10 @@ def init(
 ) -> Params:
     """Fresh features for inputs like z (n, d): `thresholds` per input, and `joint` outputs of a network on all inputs.
 
-    Thresholds begin at quantiles of the data, half of them rising, half falling. `bias` is the joint features' output
-    bias.
+    `bias` is the joint features' output bias. The paper's features are `joint` alone.
     """
     d = z.shape[1]
-    slopes = np.zeros((d, thresholds))
-    offsets = np.zeros((d, thresholds))
-    if thresholds:
-        signs = np.where(np.arange(thresholds) % 2, 1.0, -1.0)
-        # Thresholds go from both ends inwards, and are closest together at the ends, where demonstrations end. Rising
-        # ones ("too much") lie high, falling ones ("too little") low.
-        pairs = math.ceil(thresholds / 2)
-        ranks = 0.5 * np.geomspace(1e-3, 1.0, pairs)[np.arange(thresholds) // 2]
-        places = np.quantile(z, np.where(signs > 0, 1.0 - ranks, ranks), axis=0).T
-        slopes = signs * STEEPNESS / np.maximum(z.std(axis=0), 1e-3)[:, None]
-        offsets = -slopes * places
+    slopes, offsets = soft_thresholds.initial(z, thresholds)
     weights, biases = [], []
     sizes = [d, *hidden, joint] if joint else []
     for n_in, n_out in itertools.pairwise(sizes):
@@ -116,30 +104,8 @@ def costs(params: Params, z: jax.Array) -> jax.Array:
     phi, lam = params
     if phi.slopes.size == 0:
         return features(phi, z) @ lam
-    single = _thresholds_cost(phi.slopes, phi.offsets, lam[: phi.slopes.size].reshape(phi.slopes.shape), z)
+    single = soft_thresholds.costs(phi.slopes, phi.offsets, lam[: phi.slopes.size].reshape(phi.slopes.shape), z)
     return single + _joint(phi, z) @ lam[phi.slopes.size :] if phi.weights else single
-
-
-@jax.custom_vjp
-def _thresholds_cost(slopes: jax.Array, offsets: jax.Array, lam: jax.Array, z: jax.Array) -> jax.Array:
-    """sum_ij lam_ij sigmoid(slopes_ij z_i + offsets_ij), (B,)."""
-    return _thresholds_forward(slopes, offsets, lam, z)[0]
-
-
-def _thresholds_forward(slopes: Any, offsets: Any, lam: Any, z: Any) -> tuple[jax.Array, tuple[Any, ...]]:
-    level = jax.nn.sigmoid(z.T[:, None, :] * slopes[:, :, None] + offsets[:, :, None])  # (d, m, B)
-    return jnp.einsum("dmb,dm->b", level, lam), (level, lam, z)
-
-
-def _thresholds_backward(kept: tuple[Any, ...], gradient: jax.Array) -> tuple[Any, ...]:
-    """The derivative, with sums over the batch as matrix products: two thirds of the time of JAX's own derivative."""
-    level, lam, z = kept
-    weights = jnp.stack([jnp.broadcast_to(gradient, z.T.shape), z.T * gradient], axis=-1)  # (d, B, 2)
-    slope = jnp.einsum("dmb,dbk->dmk", level * (1.0 - level), weights)
-    return lam * slope[..., 1], lam * slope[..., 0], jnp.einsum("dmb,b->dm", level, gradient), None
-
-
-_thresholds_cost.defvjp(_thresholds_forward, _thresholds_backward)
 
 
 def to_cost(params: Params, inputs: Inputs, **fields: Any) -> LearnedCost:

@@ -28,7 +28,7 @@ import numpy as np
 from tacit.cost import LearnedCost
 from tacit.errors import RunFailed, UserError
 from tacit.forward import agent, collect, lagrange, normalize, ppo, ppo_lagrangian
-from tacit.inverse import clone, constraint_net, loop, samples, trainer
+from tacit.inverse import clone, constraint_net, samples, trainer
 from tacit.inverse.clone import revision_of_clones
 from tacit.inverse.constraint_net import OPTIMISER, Array, Net, log_feasibility, outputs
 from tacit.inverse.samples import Expert
@@ -142,7 +142,7 @@ def _init(env: VectorEnv, demos: Demonstrations, config: Config, seed: int) -> t
     state = replace(remember(state, phase, rng), iteration=1)
     of_cost = samples.cost_metrics(cost_of(state, config), inputs, expert.rows, phase.rows)
     seconds["time/setup_seconds"] = time.perf_counter() - began - sum(seconds.values())
-    return state, loop.truth_apart(metrics) | of_cost | seconds
+    return state, trainer.truth_apart(metrics) | of_cost | seconds
 
 
 def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tuple[State, Metrics]:
@@ -174,7 +174,7 @@ def _iterate(env: VectorEnv, config: Config, state: State, expert: Expert) -> tu
     forward, metrics = ppo.improve(config, forward, rollout, [signal], hold_policy=clone.held(config, number, steps))
     if clone.released(config, number, steps):
         forward = agent.freeze_reward_scale(forward)
-    metrics |= loop.truth_apart(collect.metrics(rollout, forward.carry, forward.steps))
+    metrics |= trainer.truth_apart(collect.metrics(rollout, forward.carry, forward.steps))
     kept = max(config.rollout_steps, config.total_steps // REPLAY_PHASES)
     if forward.steps // kept > state.steps // kept:
         state = remember(state, phase, rng)

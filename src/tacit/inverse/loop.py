@@ -41,8 +41,6 @@ from tacit.run.trainer import Metrics, Saved
 __all__ = ["Config", "Evidence", "Method", "State", "learn"]
 
 Array = NDArray[Any]
-TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
-"""Log names for metrics of the environment's own cost, which no learner may see."""
 
 
 @dataclass(frozen=True)
@@ -265,16 +263,11 @@ def forward_phase(
         costs.append(metrics["train/cost_mean"])
         seconds = {name: total + metrics[name] for name, total in seconds.items()}
     metrics = {key: value for key, value in metrics.items() if key not in method.hidden_metrics}
-    return state, rollouts, truth_apart(metrics) | seconds, float(np.mean(costs))
+    return state, rollouts, trainer.truth_apart(metrics) | seconds, float(np.mean(costs))
 
 
 def no_cost(obs: Array, act: Array, next_obs: Array) -> Array:
     return np.zeros(len(obs))
-
-
-def truth_apart(metrics: Mapping[str, float]) -> Metrics:
-    """Metrics of PPO, with the environment's own cost under truth/."""
-    return {TRUTH.get(key, key): value for key, value in metrics.items() if key != "rollout/ep_cost_mean"}
 
 
 def inverse_step(

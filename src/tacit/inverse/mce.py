@@ -20,17 +20,17 @@ which is near 0 wherever demonstrations go (expert_square large) and at most 1 /
 elsewhere: a constraint rather than an imitation reward. Without them nothing but the alternation bounds the scale of
 c, and where episodes can end, ending becomes cheaper than living.
 
-Episodes that end early are continued in an absorbing state up to the horizon (moments = "absorbing"), so that learner
-and demonstrations have equal mass and dying is priced like any other feature, by (3) for that single state, but no
-higher than most of the learner's living (see `absorbing_cost`). A trap guard re-initialises the policy when it sits
-where the cost is at its ceiling everywhere and has no slope to follow (mean c above `guard` times the ceiling,
-`guard_iterations` times running). Nothing here looks at the true cost; it is logged as truth/... when the environment
-knows it.
+Nothing here looks at the true cost; it is logged as truth/... when the environment knows it. Beside this file:
+
+    soft_thresholds     features that can be read, beyond the paper's network
+    mce_traps           the price of ending an episode, and the guard for a policy that is trapped
+    mce_terms_method    another way to the cost, the default of `tacit learn mce`: a short sum of tables (`terms`)
+    mce_checks          which settings are refused, and what a run warns of
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -42,13 +42,13 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.envs.capabilities import capabilities
 from tacit.forward import ppo_lagrangian
 from tacit.forward.collect import Rollout
-from tacit.inverse import constraint_map, features, loop, mce_checks, mce_terms, samples
+from tacit.inverse import constraint_map, features, loop, mce_checks, mce_traps, samples
 from tacit.inverse.beside_exact import against_exact
-from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_loss, dual_steps, feature_means
+from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_steps, feature_means
 from tacit.inverse.loop import Evidence
 from tacit.inverse.mce_checks import is_linear
+from tacit.inverse.mce_terms_method import OfTerms
 from tacit.inverse.samples import Expert
-from tacit.inverse.state import NOMINAL_ROWS
 from tacit.policy import Interface
 from tacit.run.naming import History
 from tacit.run.trainer import Metrics
@@ -57,13 +57,11 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from tacit.demos import Demonstrations
+    from tacit.run import Run
 
-__all__ = ["OPTIMISER", "Batches", "Config", "Hyper", "State", "check", "cost_of", "dual_loss", "dual_steps"]
-__all__ += ["is_linear", "learn", "policy_of", "train"]
+__all__ = ["Config", "State", "check", "check_demonstrations", "cost_of", "learn", "policy_of", "train"]
 
 Array = NDArray[Any]
-OWN_MULTIPLIERS = "the learned cost carries its own multipliers (lam_init, lr_lam)"
-RETIRED = ["multiplier_init", "multiplier_ramp", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"]
 
 
 @dataclass(frozen=True)
@@ -131,23 +129,7 @@ class Config(loop.Config):
         """The largest cost that (3) allows."""
         return 0.5 / self.learner_square if self.learner_square else np.inf
 
-    HISTORY: ClassVar[History] = History(
-        added={
-            "absorbing_quantile": 0.9,
-            "input_scale": "fit",
-            "inverse_first": True,
-            "features": "network",
-            "tempted_steps": 49_152,
-        },
-        retired={
-            "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
-            "budget_per": ("step", "the budget is one of feature expectations"),
-            **{name: (getattr(ppo_lagrangian.Config, name), OWN_MULTIPLIERS) for name in RETIRED},
-            "multiplier": ("fixed", OWN_MULTIPLIERS),
-        },
-        # Revision 2 freezes a clone while the critics warm up, and does not freeze a single critic's reward scale.
-        revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
-    )
+    HISTORY: ClassVar[History] = mce_checks.HISTORY
 
 
 @dataclass(frozen=True)
@@ -202,7 +184,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, rng: np.random.Ge
     learner_cost = np.asarray(compiled_costs(params, thinned_z))
     expert_cost = np.asarray(compiled_costs(params, samples.thinned(expert_z, THINNED)))
     living = float(np.quantile(learner_cost, config.absorbing_quantile))
-    absorbing = absorbing_cost(config, expert.absorbed, phase.absorbed, living)
+    absorbing = mce_traps.absorbing_cost(config, expert.absorbed, phase.absorbed, living)
     return replace(state, params=params, opt_state=opt_state, absorbing=absorbing), {
         "dual/loss": float(loss),
         "dual/feature_gap": float(np.maximum(gap, 0.0).max()),
@@ -249,42 +231,12 @@ def _minibatches(
     return Batches(*demonstrated, *(np.concatenate(pair, axis=1) for pair in zip(recent, past, strict=True)))
 
 
-def absorbing_cost(config: Config, expert: float, learner: float, living: float) -> float:
-    """Cost of a step in the absorbing state, where demonstrations and learner spend these shares of their time.
-
-    It follows (3), but is at most the `absorbing_quantile` of the costs of the learner's living steps. Ending an
-    episode must not be cheaper than living as the learner does now (from the costliest tenth of its steps it still is).
-    The ceiling, paid for ever after, would be a thousand times the reward of a step, and a learner that sometimes falls
-    by chance would learn nothing else.
-    """
-    if config.moments != "absorbing":
-        return 0.0
-    spread = config.expert_square * expert + config.learner_square * learner
-    gap = max(0.0, learner - expert)
-    if expert == 0.0 or (gap and not spread):  # without squares (3) has no bound
-        return min(config.ceiling, living)
-    return min(gap / (2.0 * spread) if gap else 0.0, living)
-
-
-def guarded(config: Config, state: State, mean_cost: float) -> tuple[State, Metrics]:
-    """Re-initialise the policy if it is trapped, judged only by the cost that it was charged."""
-    limit = config.guard * config.ceiling
-    saturated = state.saturated + 1 if 0 < limit <= mean_cost else 0
-    early = state.steps < 0.7 * config.total_steps
-    if saturated >= config.guard_iterations and early:
-        forward = ppo_lagrangian.reinitialise(config, state.forward)
-        state = replace(state, forward=forward, saturated=0, resets=state.resets + 1)
-    else:
-        state = replace(state, saturated=saturated)
-    return state, {"guard/mean_cost": mean_cost, "guard/resets": float(state.resets)}
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # The method
 
 
 class MCE(loop.Method):
-    """`tacit learn mce ENV`."""
+    """The paper's way: `features = "network"`."""
 
     name = "mce"
     config_type = Config
@@ -296,8 +248,6 @@ class MCE(loop.Method):
         self, config: Config, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: Any
     ) -> tuple[Inputs, Any, Any, Metrics]:
         """The inputs' scale, and fresh features, pre-trained if asked for (line 3)."""
-        if config.features == "terms":
-            return samples.fit_scale(inputs, expert, nominal), {}, (), {}
         if is_linear(config, interface):
             inputs = samples.unit_scale(inputs, expert)
             samples.require_features(inputs, nominal, "a step of the learner")
@@ -319,35 +269,6 @@ class MCE(loop.Method):
         names = {"dual/reconstruction_first": 0, "dual/reconstruction_last": -1} if losses else {}
         return inputs, params, OPTIMISER.init(params), {name: losses[place] for name, place in names.items()}
 
-    def seekers(
-        self, env: VectorEnv, config: Config, forward: ppo_lagrangian.State, seen: Evidence, inputs: Inputs
-    ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
-        if config.features != "terms":
-            return forward, seen, {}
-        horizon = seen.expert.horizon
-        forward, nominal, tempted, metrics = mce_terms.reward_seekers(env, config, forward, seen.rollouts, horizon)
-        mce_checks.warn_of_beginner(metrics, seen.expert)
-        phases = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
-        return forward, replace(seen, phase=mce_terms.both_phases(*phases)), metrics
-
-    def bootstrap_steps(self, config: Config) -> int:
-        return mce_terms.nominal_steps(config) if config.features == "terms" else config.bootstrap_steps
-
-    def iterations(self, config: Config) -> int:
-        if config.features == "network":
-            return super().iterations(config)
-        spent = mce_terms.nominal_steps(config) + mce_terms.tempted_steps(config)
-        return 1 + max(0, -(-(config.total_steps - spent) // config.forward_steps))
-
-    def nominal_rows(self, config: Config) -> int:
-        return 2 * mce_terms.SEEKER_ROWS if config.features == "terms" else NOMINAL_ROWS
-
-    def charged(self, config: Config, state: State, rng: Any) -> ppo_lagrangian.CostFunction:
-        cost = self.cost_of(state, config)
-        if config.features == "network":
-            return cost.of_steps
-        return lambda obs, act, next_obs: state.price * cost.of_steps(obs, act, next_obs)
-
     def after_bootstrap(
         self, config: Config, first: ppo_lagrangian.State, forward: ppo_lagrangian.State
     ) -> ppo_lagrangian.State:
@@ -364,12 +285,10 @@ class MCE(loop.Method):
 
     def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:
         gamma = config.discount_of_cost
-        return state.price * gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
+        return gamma * state.absorbing / (1.0 - gamma) if state.absorbing else 0.0
 
     def step(self, config: Config, state: State, evidence: Evidence, rng: Any) -> tuple[State, Metrics]:
         first = loop.steps_before(config, state) == 0
-        if config.features == "terms":
-            return mce_terms.inverse_step(config, state, evidence, loop.steps_before(config, state))
         if first:
             mce_checks.warn_of_survival(config, evidence)
         elif is_linear(config, state.forward.agent.interface):
@@ -377,33 +296,25 @@ class MCE(loop.Method):
         state, metrics = inverse_step(config, state, evidence, rng)
         if first:
             return state, metrics
-        state, guard = guarded(config, state, evidence.charged)
+        state, guard = mce_traps.guarded(config, state, evidence.charged)
         return state, metrics | guard
 
     def cost_of(self, state: State, config: Config) -> LearnedCost:
         unit = (state.forward.rbar or 1.0) if config.penalty_unit == "rbar" else 1.0
-        if config.features == "terms":
-            return mce_terms.to_cost(state, state.inputs, at=config.at, unit=unit * state.price)
         return features.to_cost(state.params, state.inputs, at=config.at, unit=unit)
 
     def replay_phases(self, config: Config) -> int:
         return config.replay_phases
 
     def shapes(self, params: Any) -> dict[str, Any]:
-        if isinstance(params, dict):
-            return super().shapes(params)
         phi = params.phi
         return {"thresholds": int(phi.slopes.shape[1]), "layers": [len(bias) for bias in phi.biases]}
 
     def blank(self, metadata: Mapping[str, Any], n_inputs: int) -> tuple[Any, Any]:
-        if "params" in metadata:
-            return super().blank(metadata, n_inputs)
         params = features.blank(n_inputs, metadata["thresholds"], metadata["layers"])
         return params, OPTIMISER.init(params)
 
     def map_of(self, config: Config, state: State, expert: Expert, seed: int) -> LearnedCost | None:
-        if config.features == "terms":
-            return None  # the cost is readable without a map
         return constraint_map.fit(config, state, self.cost_of(state, config), expert, seed)
 
     def ceiling(self, config: Config, cost: LearnedCost, rows: Array) -> float:
@@ -423,7 +334,39 @@ class MCE(loop.Method):
         mce_checks.check_demonstrations(env_id, env_kwargs, config, demos)
 
 
-METHOD = MCE()
-learn, train = METHOD.learn, METHOD.train
-check, check_demonstrations = METHOD.check, METHOD.check_demonstrations
-cost_of, policy_of = METHOD.cost_of, METHOD.policy_of
+class MCEOfTerms(OfTerms, MCE):
+    """The default's way: `features = "terms"`."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The two ways
+
+METHODS: dict[str, MCE] = {"network": MCE(), "terms": MCEOfTerms()}
+"""The method by the setting `features`. This is the one place where the two ways part."""
+
+
+def learn(
+    env: VectorEnv, demos: Demonstrations, config: Config, seed: int = 0, state: State | None = None
+) -> Iterator[tuple[State, Metrics]]:
+    """Yield (state, metrics) per outer iteration. With a state, it continues as if it had not stopped."""
+    return METHODS[config.features].learn(env, demos, config, seed, state)
+
+
+def train(
+    run: Run, env_id: str, env_kwargs: Mapping[str, Any], demos: Demonstrations, config: Config, seed: int
+) -> dict[str, Any]:
+    """Learn inside a run folder, resuming if it was begun; returns the summary."""
+    return METHODS[config.features].train(run, env_id, env_kwargs, demos, config, seed)
+
+
+def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
+    """UserError for settings that cannot work in this environment."""
+    METHODS[config.features].check(env_id, env_kwargs, config)
+
+
+def cost_of(state: State, config: Config) -> LearnedCost:
+    """The present cost as an artefact."""
+    return METHODS[config.features].cost_of(state, config)
+
+
+check_demonstrations, policy_of = mce_checks.check_demonstrations, METHODS["network"].policy_of

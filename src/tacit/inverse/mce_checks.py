@@ -1,4 +1,4 @@
-"""Checks of the settings and demonstrations of MCE-ICRL, made before anything is written."""
+"""What MCE-ICRL refuses and warns of: checks of settings and demonstrations, and settings that earlier runs had."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UserError
-from tacit.forward import agent
+from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import samples
+from tacit.run.naming import History
 
 if TYPE_CHECKING:
     from tacit.demos import Demonstrations
@@ -18,6 +19,26 @@ if TYPE_CHECKING:
     from tacit.inverse.samples import Expert
     from tacit.policy import Interface
 
+OWN_MULTIPLIERS = "the learned cost carries its own multipliers (lam_init, lr_lam)"
+RETIRED = ["multiplier_init", "multiplier_ramp", "multiplier_lr", "multiplier_max", "pid_gains", "pid_smoothing"]
+HISTORY = History(
+    added={
+        "absorbing_quantile": 0.9,
+        "input_scale": "fit",
+        "inverse_first": True,
+        "features": "network",
+        "tempted_steps": 49_152,
+    },
+    retired={
+        "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
+        "budget_per": ("step", "the budget is one of feature expectations"),
+        **{name: (getattr(ppo_lagrangian.Config, name), OWN_MULTIPLIERS) for name in RETIRED},
+        "multiplier": ("fixed", OWN_MULTIPLIERS),
+    },
+    # Revision 2 freezes a clone while the critics warm up, and does not freeze a single critic's reward scale.
+    revision=lambda config: 2 if config.get("start") == "clone" or config.get("critics") == "single" else 1,
+)
+"""How the settings have changed, for the names of run folders."""
 AT_LEAST_0 = ["budget", "expert_square", "learner_square", "lr_lam", "lr_zeta", "lam_init", "pretrain_lr"]
 AT_LEAST_0 += ["thresholds", "joint", "minibatches", "pretrain_epochs", "replay_phases"]
 

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from tacit.demos import Demonstrations
     from tacit.run import Run
 
+TRUTH = {"rollout/cost_mean": "truth/violation_rate_step", "rollout/ep_violation_rate": "truth/violation_rate_episode"}
+"""Log names for metrics of the environment's own cost, which no learner may see."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -190,6 +193,11 @@ def _training(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
         total_steps=config.total_steps,
         checkpoint_every=config.checkpoint_every,
     )
+
+
+def truth_apart(metrics: Metrics) -> Metrics:
+    """Metrics of PPO, with the environment's own cost under truth/."""
+    return {TRUTH.get(key, key): value for key, value in metrics.items() if key != "rollout/ep_cost_mean"}
 
 
 def _progress_line(state: Any, metrics: Metrics) -> str:
