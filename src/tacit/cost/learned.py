@@ -9,9 +9,8 @@ The cost is  c(z) = lam . phi(z)  with lam >= 0 and features phi in (0, 1) of th
 
     z = squash((x - centre) / scale),      squash(u) = arsinh(u) or u,      within +-clip                        (1)
 
-x are the entries of the observation and the action that the cost names. arsinh is linear near the centre and
-logarithmic far away, so that one metre at a wall and a hundred metres of open road both keep their resolution. Two
-kinds of features, whose values are put side by side:
+x are the entries of the observation and the action that the cost names (`tacit.cost.inputs`). Two kinds of features,
+whose values are put side by side:
 
     thresholds   phi_jk = sigmoid(slope_jk z_j + offset_jk): soft thresholds on single inputs, an additive cost
     joint        sigmoid outputs of a ReLU network on all inputs. Or (head "beta") one feature, b / (a + b), where a and
@@ -25,13 +24,11 @@ the inputs as they are, without (1).
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.cost import terms as tables
+from tacit.cost.inputs import MOST_INPUTS, Inputs
 from tacit.cost.table import LARGEST, TableCost
 from tacit.errors import UserError
 from tacit.run import disk, storage
@@ -49,99 +47,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 VERSION = 1
-MOST_INPUTS = 1 << 20
-"""Entries of an observation or an action that a file may announce."""
-CLIPPED_TOO_OFTEN = 0.01
-"""Share of steps with an input beyond the clip from which a cost is no longer to be trusted."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a cost reads and how it is scaled, see (1). Frozen: the same numbers during and after training."""
-
-    names: tuple[str, ...]
-    columns: tuple[int, ...]
-    """Of [observation | action], one for each name."""
-    obs_size: int
-    act_size: int
-    """0 if no action is read."""
-    centre: Array
-    scale: Array
-    """(d,) float32 each."""
-    squash: bool = True
-    clip: float = 20.0
-    n_actions: int = 0
-    """Number of discrete actions, which are read one-hot; 0 for continuous ones."""
-
-    @property
-    def reads_actions(self) -> bool:
-        return any(column >= self.obs_size for column in self.columns)
-
-    def rows(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """[observation | action] (B, obs_size + act_size) float32; without the action if none is read.
-
-        Numbers of states (B,), integers, are read one-hot by a cost whose inputs are state[0], state[1], ...
-        """
-        seen: Array = np.asarray(obs)
-        if seen.dtype.kind in "iu" and self._numbered:
-            if seen.size and not 0 <= seen.min() <= seen.max() < self.obs_size:
-                raise UserError(f"the states of this cost are numbered 0 ... {self.obs_size - 1}, not {seen}")
-            seen = one_hot(seen, self.obs_size)
-        obs = seen.astype(np.float32, copy=False)
-        if obs.shape[-1:] != (self.obs_size,):
-            raise UserError(f"the cost reads observations of {self.obs_size} numbers, not of shape {obs.shape}")
-        if not self.act_size:
-            return obs
-        if act is None:
-            raise UserError("this cost reads actions: call cost(obs, act)")
-        act = np.asarray(act)
-        if self.n_actions:
-            if act.dtype.kind not in "iu" or (act.size and not 0 <= act.min() <= act.max() < self.n_actions):
-                raise UserError(f"the actions of this cost are numbered 0 ... {self.n_actions - 1}, not {act}")
-            act = one_hot(act, self.n_actions)
-        act = act.astype(np.float32, copy=False)
-        if act.shape != (*obs.shape[:-1], self.act_size):
-            raise UserError(f"the cost reads actions of {self.act_size} numbers for each observation, not {act.shape}")
-        return np.concatenate([obs, act], axis=-1)
-
-    @cached_property
-    def _numbered(self) -> bool:
-        """Whether it is a cost of the states of a Discrete space."""
-        named = zip(self.names, self.columns, strict=True)
-        return bool(self.names) and all(name == f"state[{column}]" for name, column in named)
-
-    @cached_property
-    def _chosen(self) -> Array | None:
-        """Columns as an index; None if they are all of them in order."""
-        everything = self.columns == tuple(range(self.obs_size + self.act_size))
-        return None if everything else np.array(self.columns, dtype=np.intp)
-
-    def scaled(self, rows: Array) -> Array:
-        """z (B, d) float32 of rows (B, obs_size + act_size)."""
-        chosen = self._chosen
-        u = ((rows if chosen is None else rows.take(chosen, axis=-1)) - self.centre) / self.scale
-        if self.squash:
-            u = np.arcsinh(u)
-        return np.minimum(np.maximum(u, -self.clip), self.clip)
-
-    def of_names(self, names: Sequence[str]) -> Inputs:
-        """The same inputs, looked up by name among an environment's entries; UserError if one is not there."""
-        read = [name for name, column in zip(self.names, self.columns, strict=True) if column < self.obs_size]
-        shift = len(names) - self.obs_size
-        places = iter(choose_columns(names, read))
-        columns = tuple(next(places) if column < self.obs_size else column + shift for column in self.columns)
-        return replace(self, columns=columns, obs_size=len(names))
-
-    def clipped_share(self, rows: Array) -> float:
-        """Share of rows with an input beyond the clip."""
-        return float((np.abs(self.scaled(rows)) >= self.clip).any(axis=-1).mean())
-
-
-def one_hot(numbers: Array, size: int) -> Array:
-    """(..., size) float32 of numbers (...) below `size`. It makes no size * size matrix: a file announces the size."""
-    rows = np.zeros((*numbers.shape, size), dtype=np.float32)
-    np.put_along_axis(rows, numbers[..., None], np.float32(1.0), axis=-1)
-    return rows
 
 
 def sigmoid(x: Array) -> Array:
@@ -452,15 +357,3 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
         return LearnedCost.from_arrays(arrays, card)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def choose_columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
-    """Positions of the wanted names; UserError with the nearest name for one that is not there."""
-    columns = []
-    for name in wanted:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-            raise UserError(f"the environment has no feature {name!r}; {hint}")
-        columns.append(list(names).index(name))
-    return tuple(columns)

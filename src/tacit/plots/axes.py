@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost
-from tacit.cost.learned import choose_columns
+from tacit.cost import choose_columns
 from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.plots.style import COLOURS
