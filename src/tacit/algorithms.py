@@ -122,7 +122,7 @@ ALGORITHMS = {
             "its causal version, for finite environments with stochastic dynamics and a known model",
             "tacit.inverse.ml_greedy",
         ),
-        _deep("mce", "maximum causal entropy with PPO and a learned feature network"),
+        _deep("mce", "maximum causal entropy with PPO; the cost is a short sum of tables, or the paper's network"),
         _deep("bc2l", "a binary classifier of demonstrations against the learner as cost"),
         _deep("irl-correction", "inverse reinforcement learning on a correction of the reward"),
         _deep("bc", "behaviour cloning, the cheap reference"),

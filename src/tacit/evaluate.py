@@ -363,7 +363,7 @@ def demonstrated(demos: Demonstrations, discount: float) -> Row:
 
 
 def _measured(summary: Row) -> Row:
-    """Without "episodes" and "confidence"."""
+    """The measured entries, without "episodes" and "confidence"."""
     return {key: value for key, value in summary.items() if isinstance(value, dict)}
 
 

@@ -151,7 +151,7 @@ def resolve(
 
 
 def _demonstrated(env: str) -> bool:
-    """Are there demonstrations without anybody bringing them?"""
+    """Whether the environment comes with demonstrations."""
     from tacit import demos as demonstrations
 
     return demonstrations.shipped(env) is not None or has_expert(env)

@@ -241,7 +241,7 @@ class Learned:
         return plot_cost(cost, self.run.learned_from(), features or self._features(cost), ax)
 
     def _features(self, cost: LearnedCost | TableCost) -> tuple[str, ...]:
-        """Of the rule's first clause."""
+        """The features of the rule's first clause."""
         if isinstance(cost, TableCost) or not (self.path / "explanation.json").exists():
             return cost.names[:1]
         clauses = self.run.read("explanation.json").get("clauses") or []

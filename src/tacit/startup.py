@@ -72,7 +72,7 @@ def begin() -> None:
 
 
 def loaded() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt."""
+    """Let Ctrl-C raise KeyboardInterrupt from now on."""
     if _active:
         signal.signal(signal.SIGINT, _interrupt)
 

@@ -104,7 +104,7 @@ def call(
 
 
 def _hide_empty_defaults(function: Callable[..., Any]) -> None:
-    """Without "(default: None)" or "(default: False)" in the help, which say nothing that the text does not."""
+    """Leave "(default: None)" and "(default: False)" out of the help: the text says as much."""
     hints = get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is None or parameter.default is False or parameter.default in ((), ""):

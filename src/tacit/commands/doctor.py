@@ -46,7 +46,7 @@ PURPOSES = {
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
 THREADS = (*LIBRARIES, "XLA_FLAGS")
 ROOT = Path(__file__).resolve().parents[3]
-"""Of a clone; an installed package has neither pyproject.toml nor lock files there."""
+"""The folder of a clone. An installed package has neither pyproject.toml nor lock files there."""
 
 
 @cache
@@ -179,7 +179,7 @@ def _advice(installed: dict[str, str], wrong: list[dict[str, str]]) -> list[str]
 
 
 def thread_advice(cpus: int) -> list[str]:
-    """Where more threads are asked for than there are processors, or nothing says how many."""
+    """Advice if more threads are asked for than there are processors, or if nothing sets their number."""
     advice = []
     for name in LIBRARIES:
         value = os.environ.get(name, "")

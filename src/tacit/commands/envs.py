@@ -25,7 +25,7 @@ from tacit.errors import UserError, install_command
 
 
 def envs(
-    name: Annotated[str, tyro.conf.arg(metavar="WORD")] = "", /, *, layouts: bool = False, json: bool = False
+    name: Annotated[str, tyro.conf.arg(metavar="[WORD]")] = "", /, *, layouts: bool = False, json: bool = False
 ) -> None:
     """List environments.
 

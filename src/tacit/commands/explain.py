@@ -20,15 +20,17 @@ Examples:
 from __future__ import annotations
 
 import itertools
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from tacit import explain as explaining
 from tacit.commands import RunPath, open_run, print_json, require_finished
 
+Of = Annotated[Literal["map", "cost"] | None, tyro.conf.arg(metavar="{map,cost}")]
 
-def explain(
-    run: RunPath, /, *, of: Literal["map", "cost"] | None = None, ensemble: int = 0, seed: int = 0, json: bool = False
-) -> None:
+
+def explain(run: RunPath, /, *, of: Of = None, ensemble: int = 0, seed: int = 0, json: bool = False) -> None:
     """Explain a run.
 
     Args:

@@ -22,7 +22,7 @@ from tacit.run.log import say
 
 
 def report(
-    runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN"), NO_DEFAULT],
+    runs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN..."), NO_DEFAULT],
     /,
     *,
     out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,

@@ -29,7 +29,7 @@ from tacit.run import Run
 from tacit.run.sinks import names_of, observed
 
 OTHER_SEED = 1000
-"""Added to the run's own: the same seed would give the same first network."""
+"""This number is added to the run's seed, because the same seed would give the same first network."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class FreshAgent:
     which: Literal["cost", "map"] = "cost"
     """Use the cost that drove the policy, or the additive map."""
     charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent pays: the cost above the threshold (excess), above the demonstrations' mean (budget), or all of it
-    (raw)."""
+    """What the agent pays: the cost above the threshold (excess) or above the demonstrations' mean (budget), or all
+    of the cost (raw)."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"

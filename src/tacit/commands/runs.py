@@ -27,7 +27,7 @@ from tacit.run.terminal import width
 
 
 def runs(
-    beginning: Annotated[str, tyro.conf.arg(metavar="NAME")] = "",
+    beginning: Annotated[str, tyro.conf.arg(metavar="[NAME]")] = "",
     /,
     *,
     folder: Annotated[str, tyro.conf.arg(name="in", metavar="DIR")] = RUNS,

@@ -23,8 +23,18 @@ from tacit.presets import settings
 
 FEW, ALL = ("-h", "--help"), "--help-all"
 FIRST = (
-    *("total_steps", "inputs", "use_action", "budget", "demonstrations", "joint", "start", "margin", "multiplier"),
-    *("beta", "gamma", "lr", "n_envs", "threads", "hidden", "eval_episodes", "objective", "layers"),
+    *(
+        "total_steps",
+        "inputs",
+        "use_action",
+        "features",
+        "bootstrap_steps",
+        "demonstrations",
+        "start",
+        "margin",
+        "budget",
+    ),
+    *("multiplier", "beta", "gamma", "lr", "n_envs", "threads", "hidden", "eval_episodes", "objective", "layers"),
 )
 """What people change first, in this order, as far as an algorithm has it."""
 MOST_FIRST = 10
@@ -88,7 +98,7 @@ def _box(
         text = docs.get(name, "")
         if value is True:  # the flag is --no-NAME
             text = f"Turn this off: {text or name}"
-        shown = tyro.conf.arg(help=text, help_behavior_hint="" if isinstance(value, bool) else None)
+        shown = tyro.conf.arg(help=text, help_behavior_hint="" if isinstance(value, bool) or value == () else None)
         fields.append((name, Annotated[kind, shown], value))
     return dataclasses.make_dataclass(title, fields, frozen=True)
 
@@ -101,7 +111,7 @@ class _Part:
     bases: list[str]
     text: str
     docs: dict[str, str]
-    """Of the settings that the class itself declares."""
+    """The texts of the settings that the class itself declares."""
 
 
 def _family(name: str) -> list[_Part]:

@@ -25,7 +25,7 @@ COLUMNS = (
     "excess_violation_occupancy",
 )
 STARTS = ("initial_violation_rate", "violation_rate_legal_start")
-"""Beside ENDS in a table of their own, where some episodes begin in violation."""
+"""Metrics for a table of their own, if some episodes begin in violation."""
 CERTIFICATE = {
     "gap": "duality gap",
     "kkt": "KKT residual",

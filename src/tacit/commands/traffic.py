@@ -36,8 +36,8 @@ from tacit.errors import RunFailed, UserError
 from tacit.plots.video import write_film
 
 File = Annotated[str, tyro.conf.arg(metavar="FILE")]
-MaybeFile = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
-Files = Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")]
+MaybeFile = Annotated[str | None, tyro.conf.arg(metavar="[FILE]")]
+Files = Annotated[tuple[str, ...], tyro.conf.arg(metavar="[FILE...]")]
 
 
 def show(

@@ -56,7 +56,7 @@ class Calibration:
     rank: int
     """k"""
     sha256: str = ""
-    """Of the calibration demonstrations."""
+    """SHA-256 of the calibration demonstrations."""
     power: Power = field(default_factory=lambda: Power())
     """What it rejects of trajectories that ought to be rejected."""
 

@@ -80,9 +80,9 @@ class CardMetrics(TypedDict):
     """What a run measured, on the card of its cost."""
 
     policy: Row
-    """Of the policy that the cost led to, with intervals."""
+    """Results of the policy that the cost led to, with intervals."""
     auroc: NotRequired[float]
-    """Of the cost as a detector of truly constrained states."""
+    """AUROC of the cost as a detector of truly constrained states."""
     auroc_note: NotRequired[str]
 
 

@@ -106,5 +106,5 @@ class CostEnsemble:
 
 
 def disagree(votes: Array) -> NDArray[np.bool_]:
-    """Where the members of an ensemble do not agree."""
+    """Whether the members of an ensemble disagree about a state."""
     return (votes > DOUBT[0]) & (votes < DOUBT[1])

@@ -32,7 +32,7 @@ class Inputs:
 
     names: tuple[str, ...]
     columns: tuple[int, ...]
-    """Of [observation | action], one for each name."""
+    """Columns of [observation | action], one for each name."""
     obs_size: int
     act_size: int
     """0 if no action is read."""

@@ -89,7 +89,7 @@ class LearnedCost:
     """(d, m) float32: m soft thresholds for each input; m may be 0."""
     weights: tuple[Array, ...] = ()
     biases: tuple[Array, ...] = ()
-    """Of the joint network, (in, out) and (out,); none if there are no joint features."""
+    """Layers of the joint network, (in, out) and (out,). There are none without joint features."""
     head: Literal["sigmoid", "beta", "leaky"] = "sigmoid"
     """What makes features of the joint network's outputs."""
     at: Literal["next", "current"] = "next"

@@ -25,7 +25,7 @@ from tacit.run.summary import Card, Record
 
 Array = NDArray[Any]
 MOST_CELLS = 1 << 24
-"""Of a map, walls included: more than the largest map file has."""
+"""Largest number of cells of a map, walls included. No map file has as many."""
 LARGEST = 1e30
 """Largest threshold of a file, and largest number that may come up in computing a cost: far beyond, float32 overflows.
 An infinite threshold, or a cost that is not a number, would forbid nothing."""

@@ -28,7 +28,7 @@ ARRAYS = ("observations", "actions", "rewards", "costs", "lengths", "terminated"
 COMPUTED_KEYS = ("schema", "sha256", "statistics")
 """Entries of a file's card that follow from the arrays; they are written afresh and never kept in `card`."""
 FEW_DEMONSTRATIONS = 5
-"""With fewer, what they avoid by chance looks forbidden."""
+"""With fewer demonstrations, what they avoid by chance looks forbidden."""
 
 
 class Statistics(TypedDict):

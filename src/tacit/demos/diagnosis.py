@@ -18,7 +18,7 @@ from tacit.demos.stepping import Stepper, rows_of
 
 Array = NDArray[Any]
 FACTORS = (np.pi / 180, 180 / np.pi, 1e-3, 1e3, 1e-2, 1e2, 3.6, 1 / 3.6, -1.0)
-"""From recorded numbers to the environment's: degrees, milli-, centi-, km/h, and the sign."""
+"""Factors between recorded numbers and the environment's: degrees, milli-, centi-, km/h, and the sign."""
 STEPS, SECONDS = 24, 2.0
 FITS = 0.1
 """Median error that may be left for an explanation to be believed."""

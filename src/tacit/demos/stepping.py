@@ -98,7 +98,7 @@ def rows_of(outcomes: Sequence[Outcome]) -> Array:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without MuJoCo's remarks, on stderr and in a log file, about states in which no robot can be."""
+    """Silence MuJoCo's warnings (stderr and log file) about states in which no robot can be."""
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is None:
         yield

@@ -35,7 +35,7 @@ HALF_WIDTH, FAR, DISTANCE, START_DISTANCE = 3.5, 4.0, 0.8, 1.5
 """Half the arena; least distance of start and goal; the hidden distance; distance of shy objects at the start."""
 OBJECT_SPEED = (0.1, 0.4)
 RESOLUTION = 1 / 256
-"""Of what is observed, and of the expert's actions. It keeps files of demonstrations small."""
+"""Resolution of observations and of the expert's actions. It keeps files of demonstrations small."""
 OWN = ("x", "y", "vx", "vy", "goal_dx", "goal_dy")
 OF_OBJECT = ("dx", "dy", "dvx", "dvy", "shy", "harmless", "present")
 SHY, PRESENT = 4, 6

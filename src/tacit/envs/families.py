@@ -93,7 +93,7 @@ class Family:
 
 
 _plugins: dict[str, Family] = {}
-"""By the name of the entry point, once it is loaded."""
+"""Families of other packages by the name of their entry point, once it is loaded."""
 
 
 def families() -> list[Family]:

@@ -38,7 +38,7 @@ class Identified:
     id: str
     options: Options
     copies: int | None = None
-    """Of a vector environment."""
+    """Number of copies of a vector environment."""
 
 
 def identify(env: Any) -> Identified:

@@ -62,7 +62,7 @@ def stress(obs: Array) -> Array:
 
 
 LIMITS = {"product": (heat_of_fuel, 30.0, "Ca (T - 300) > 30"), "ratio": (stress, 1.2, "T / Tc > 1.2")}
-"""By the option `rule`: (function of a row, limit, text)."""
+"""The limit for each value of the option `rule`: (function of a row, limit, text)."""
 
 
 def react(state: Array, actions: Array, substeps: int = SUBSTEPS) -> Array:

@@ -91,7 +91,7 @@ def _others(clauses: Sequence[Clause], i: int, data: Data, columns: Columns) -> 
 
 
 def _pruned(clauses: list[Clause], choosing: Data, columns: Columns) -> list[Clause]:
-    """Without clauses that the others make superfluous."""
+    """The rule without clauses that its other clauses make superfluous."""
     while clauses:
         gains = [_others(clauses, i, choosing, columns).gain(clause, columns) for i, clause in enumerate(clauses)]
         least = int(np.argmin(gains))

@@ -51,7 +51,7 @@ class Data:
         return float(self.weights[covered].sum()) - PRICE * sum(clause.length for clause in clauses)
 
     def balanced(self) -> Data:
-        """With so much more weight on the rejected states that they count as much as all others together."""
+        """The data with more weight on the rejected states, so that they count as much as all others together."""
         wanted = self.weights > 0
         factor = -self.weights[~wanted].sum() / max(float(self.weights[wanted].sum()), 1e-12)
         return replace(self, weights=np.where(wanted, max(factor, 1.0), 1.0) * self.weights)

@@ -63,7 +63,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Carry:
-    """Where the environments stand between two rollouts."""
+    """The state of the environments between two rollouts."""
 
     obs: Array
     """(N, obs_size) current observations, encoded."""

@@ -91,7 +91,7 @@ class Config:
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: float | None = None
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    lr_decay_start on, and the last update lowers it by 2: the final policy has hardly any noise, and keeps the
     distance from a limit that its noise needed in training. None: no bound."""
     bound_coef: float = 0.0
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the

@@ -62,7 +62,7 @@ class PenaltyConfig(ppo.Config):
 
     penalty_unit: Literal["rbar", "reward", "advantage"] = "rbar"
     """Unit of the multiplier: the largest mean |reward| per step so far (rbar), the environment's reward, or the spread
-    of the reward's advantage; see (2)."""
+    of the reward's advantage."""
     critics: Literal["separate", "single"] = "separate"
     """Separate critics for reward and cost, or a single critic for the penalised reward (RCPO)."""
     cost_gamma: float = 0.99
@@ -112,11 +112,11 @@ class Config(FixedConfig):
     pid_smoothing: float = 0.5
     """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
     forfeit: float = 0.0
-    """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
+    """Probability that a step of cost 1 ends the agent's income for good. Needs critics = "single"."""
     falls: Literal["free", "forfeit"] = "free"
-    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
-    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
-    forfeit is 0."""
+    """With "forfeit", the end of an episode ends the income too, three times as badly, so that no agent falls in order
+    not to violate. An episode whose last step pays more than any other step of the rollout has reached a goal and is
+    exempt. This has no effect if forfeit is 0."""
 
     ADDED: ClassVar[Mapping[str, Any]] = {"ascent_by": "sum", "forfeit": 0.0, "falls": "free"}
     """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""

@@ -43,7 +43,7 @@ class Settings:
     eval_episodes: int = 100
     """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 20
-    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without one."""
+    """Rollouts between checkpoints. There is also one after the first rollout, and after three minutes."""
 
 
 class Engine(Protocol):

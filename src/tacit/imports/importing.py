@@ -256,7 +256,7 @@ def _fit(reading: Reading, target: Target, facts: Facts) -> None:
 
 
 def _round(reading: Reading, facts: Facts) -> None:
-    """Without an environment: single columns of whole numbers are discrete; entries that are always 0 are named."""
+    """Round without an environment: columns of whole numbers are discrete; entries that are always 0 are named."""
     for name in ("observations", "actions"):
         arrays = [getattr(episode, name) for episode in reading.episodes]
         if all(a.ndim == 1 and a.dtype.kind == "f" and (a == np.floor(a)).all() for a in arrays):

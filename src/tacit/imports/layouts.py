@@ -54,7 +54,7 @@ def understand(content: Any, where: str, choices: Choices) -> Reading:
 
 
 def _unwrapped(content: Any) -> Any:
-    """Without dicts around the data, such as {"data": {...}}."""
+    """The data without dicts around it, such as {"data": {...}}."""
     while isinstance(content, dict) and not _has_roles(content, Choices()):
         inner = [name for name, entry in content.items() if isinstance(entry, dict | list) and plain(name) in WRAPPERS]
         if len(inner) != 1:
@@ -298,7 +298,7 @@ def _last(flags: Array | None) -> bool | None:
 
 
 def _squeezed(roles: Mapping[str, Array | None]) -> dict[str, Array]:
-    """Without axes of one copy: (T, 1, d) is (T, d), and flags and rewards (T, 1) are (T,)."""
+    """The arrays without axes of one copy: (T, 1, d) becomes (T, d), and flags and rewards (T, 1) become (T,)."""
     result = {role: np.atleast_1d(value) for role, value in roles.items() if value is not None}
     obs, act = result["observations"], result["actions"]
     if obs.ndim == 3 and obs.shape[1] == 1 and act.ndim >= 2 and act.shape[1] == 1:

@@ -18,7 +18,6 @@ from tacit.imports.names import IGNORED, PREFIXES, plain, role_of
 from tacit.run.disk import read_text
 
 SEPARATORS = ",;\t|"
-MOST_CELLS = 200_000_000
 WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 Names = dict[str, list[str]]
 """{role: names of its columns}, "left out" among them."""

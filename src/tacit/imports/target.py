@@ -97,7 +97,7 @@ class Target:
         return self._outcome(np.asarray(cell), reached)
 
     def _outcome(self, cell: Array, state: int) -> Outcome:
-        """Of a step on a grid that leads to this cell."""
+        """The outcome of a step on a grid that leads to this cell."""
         grid = self.grid
         return Outcome(cell, float(grid.entry_rewards[state]), float(grid.entry_costs[state]), state == grid.goal)
 
@@ -111,7 +111,7 @@ class Target:
     # -- the form of observations and actions ---------------------------------------------------------------------
 
     def observations(self, arrays: Sequence[Array]) -> Fitted:
-        """Without entries that are always 0 and that the environment does not have; cells for numbers of cells."""
+        """Observations without entries that are always 0 and that the environment lacks; cells for their numbers."""
         if self.grid is not None:
             return self._cells(arrays)
         space = self.built.observation_space

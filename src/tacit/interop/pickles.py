@@ -317,7 +317,7 @@ def _array(shape: Any, dtype: Any, fortran: bool, raw: Any) -> Any:
 
 
 def _plain(value: Any, done: dict[int, Any], depth: int) -> Any:
-    """Without holders and names. What is shared stays shared: a small file must not grow."""
+    """The content without holders and names. What is shared stays shared: a small file must not grow."""
     if depth > DEEPEST:
         raise Refused(f"its lists are nested more than {DEEPEST} deep, or contain themselves")
     if isinstance(value, Name):

@@ -44,7 +44,7 @@ class Config:
     """Settings of behaviour cloning."""
 
     steps: int = clone.STEPS
-    """Number of Adam steps on (1)."""
+    """Number of Adam steps."""
     batch_size: int = clone.BATCH
     """Samples per minibatch."""
     lr: float = clone.LR

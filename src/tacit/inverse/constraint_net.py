@@ -31,7 +31,7 @@ from tacit.run.trainer import Metrics
 
 Array = NDArray[Any]
 EPSILON = 1e-5
-"""Added to a feasibility inside logarithms."""
+"""This number is added to a feasibility inside logarithms."""
 OPTIMISER = optax.scale_by_adam(eps=1e-5)
 
 

@@ -7,7 +7,7 @@ interrupted run starts again and ends with the same files.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,18 +179,6 @@ def quality(spec: GridworldSpec, mdp: MDP, cost: np.ndarray) -> dict[str, float]
 def state_cost(policy: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """(S,) the expected cost of a visit; policy and cost are (S, A)."""
     return (policy * cost).sum(axis=-1)
-
-
-def sampler(spec: GridworldSpec, policy: np.ndarray) -> Callable[[Any, np.random.Generator], np.ndarray]:
-    """A table (S, A) as a policy for the environment: (observations, generator) -> actions."""
-    cumulative = policy.cumsum(axis=-1)
-
-    def act(observations: Any, rng: np.random.Generator) -> np.ndarray:
-        chances = cumulative[spec.states_of(np.asarray(observations))]
-        actions = (chances <= rng.random(len(chances))[:, None]).sum(axis=1)
-        return np.minimum(actions, spec.n_actions - 1)  # the last entry may be 1 - rounding
-
-    return act
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Config(constraint_net.Settings, loop.Config, ppo_lagrangian.FixedConfig):
     forward_steps: int = 4096
     """Environment steps of PPO between two inverse steps."""
     backward_steps: int = 1
-    """Adam steps on (2) per inverse step, each on a batch of constraint_batch."""
+    """Adam steps per inverse step, each on a batch of constraint_batch."""
     constraint_batch: int = 5000
     """Samples of the demonstrations, and of the learner, per step; 0: all."""
     anneal: float = 1.0

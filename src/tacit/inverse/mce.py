@@ -70,7 +70,8 @@ class Config(loop.Config):
 
     features: Literal["network", "terms"] = "network"
     """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
-    two inputs, chosen on held-out demonstrations (terms)."""
+    two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
+    minibatches or guard, so settings of these have no effect on it."""
     tempted_steps: int = 49_152
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
     features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
@@ -100,9 +101,9 @@ class Config(loop.Config):
     dual_batch: int = 512
     """Samples of the learner, and of the demonstrations, per minibatch."""
     expert_square: float = 20.0
-    """Weight of the squared cost of demonstrations in (2)."""
+    """Weight of the squared cost of demonstrations in the dual."""
     learner_square: float = 0.1
-    """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
+    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
     moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
     """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
     seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
@@ -114,7 +115,7 @@ class Config(loop.Config):
     """Number of earlier phases to keep."""
     replay_by_cost: bool = False
     """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
-    are no importance weights, so rho_pi in (3) is that of the drawn samples."""
+    are no importance weights, so the learner counts as visiting what is drawn."""
     pretrain_epochs: int = 0
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: float = 1e-3

@@ -58,11 +58,11 @@ class Config(constraint_net.Config):
     delta: float = 0.5
     """Weight of the mean cost, which keeps the constraint small."""
     weights: Literal["step", "trajectory", "none"] = "step"
-    """Importance weights of the learner's steps, see (2)."""
+    """Importance weights of the learner's steps: of each step, of its whole trajectory, or none."""
     forward_kl: float = 10.0
-    """An inverse step stops once KL(old || new) of (3) exceeds this."""
+    """An inverse step stops once KL(old || new) of the model exceeds this."""
     reverse_kl: float = 2.5
-    """An inverse step stops once KL(new || old) of (3) exceeds this."""
+    """An inverse step stops once KL(new || old) of the model exceeds this."""
     published_code: bool = False
     """Follow the published program, in which importance weights have no effect on the gradient."""
 

@@ -35,7 +35,7 @@ Int = NDArray[np.int64]
 Pairs = Sequence[tuple[Int, Int]]
 
 PRICE = 10.0
-"""Of entering a forbidden cell, in steps: people take a detour of up to about so many."""
+"""Price of entering a forbidden cell, in steps: the longest detour that people take is about as long."""
 BETAS = (0.1, 0.25)
 CLUMSY = (0.01, 0.03, 0.1, 0.2, 0.35)
 """Values of eps."""

@@ -55,7 +55,7 @@ class Settings:
     eval_episodes: int = 100
     """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: int = 5
-    """Outer iterations between checkpoints. There is also one after the first, and after minutes without one."""
+    """Outer iterations between checkpoints. There is also one after the first, and after three minutes."""
 
 
 class Method:

@@ -86,7 +86,7 @@ class Answer(TypedDict, total=False):
     rule: RuleEntry
     """Instead of a certificate, for the objective "rule"."""
     cost: Grid
-    """Of a visit; for the objective "rule" the probability that the cell is forbidden."""
+    """Cost of a visit; for the objective "rule" the probability that the cell is forbidden."""
     unknown: Grid
     """How much of each cell's cost these demonstrations do not reveal."""
     never: Grid
@@ -304,9 +304,9 @@ class Telling(TypedDict):
     shortest: int
     """Steps of the shortest way if nothing is forbidden."""
     steps: float
-    """Of a demonstration, on average."""
+    """Mean number of steps of a demonstration."""
     cells: int
-    """That anybody can enter."""
+    """Number of cells that can be entered."""
     walked: int
     """Cells that somebody meant to enter."""
 

@@ -36,7 +36,7 @@ LARGEST_BUDGET = 10.0
 MOST_EXPERT = 200
 MOST_OWN = 100
 MOST_STEPS = 200
-"""Of one demonstration, and of an episode."""
+"""Largest number of steps of a demonstration, and of an episode."""
 LONGEST_NAME = 80
 LARGEST_SEED = 2**31 - 1
 SceneEntry = dict[str, Any]

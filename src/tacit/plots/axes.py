@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.cost import LearnedCost
-from tacit.cost import choose_columns
+from tacit.cost import LearnedCost, choose_columns
 from tacit.cost.table import TableCost
 from tacit.errors import UserError
 from tacit.plots.style import COLOURS

@@ -14,9 +14,9 @@ Window = tuple[tuple[float, float], tuple[float, float]]
 DOTS = 400
 """Number of states of each kind that are drawn."""
 COSTS = "Oranges"
-"""From nearly white to dark: read by people with any colour vision, and in print."""
+"""Colours from nearly white to dark. They can be read with any colour vision, and in print."""
 BLACK, DOT, CROSS = "#000000", "#0068a8", "#737d87"
-"""Of lines and states on the map. They are not the theme's, because the map stays light on a dark page."""
+"""Colours of lines and states on the map. They are not the theme's, because the map stays light on a dark page."""
 
 
 def cost_over(

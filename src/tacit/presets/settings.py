@@ -98,7 +98,7 @@ class PPO(TypedDict, total=False):
     has 1/sqrt(A) of it: many joints that tremble at once explore more than one."""
     log_std_final: Annotated[float | None, None]
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
-    lr_decay_start on, and the last update lowers it by QUIET: the final policy has hardly any noise, and keeps the
+    lr_decay_start on, and the last update lowers it by 2: the final policy has hardly any noise, and keeps the
     distance from a limit that its noise needed in training. None: no bound."""
     bound_coef: Annotated[float, 0.0]
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
@@ -134,7 +134,7 @@ class PpoLagrangianPenalty(PPO, total=False):
 
     penalty_unit: Annotated[Literal["rbar", "reward", "advantage"], "rbar"]
     """Unit of the multiplier: the largest mean |reward| per step so far (rbar), the environment's reward, or the spread
-    of the reward's advantage; see (2)."""
+    of the reward's advantage."""
     critics: Annotated[Literal["separate", "single"], "separate"]
     """Separate critics for reward and cost, or a single critic for the penalised reward (RCPO)."""
     cost_gamma: Annotated[float, 0.99]
@@ -173,7 +173,7 @@ class TrainerSettings(TypedDict, total=False):
     eval_episodes: Annotated[int, 100]
     """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: Annotated[int, 5]
-    """Outer iterations between checkpoints. There is also one after the first, and after minutes without one."""
+    """Outer iterations between checkpoints. There is also one after the first, and after three minutes."""
 
 
 class Loop(TrainerSettings, SamplesSettings, PpoLagrangianPenalty, total=False):
@@ -193,7 +193,8 @@ class MCE(Loop, total=False):
 
     features: Annotated[Literal["network", "terms"], "network"]
     """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
-    two inputs, chosen on held-out demonstrations (terms)."""
+    two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
+    minibatches or guard, so settings of these have no effect on it."""
     tempted_steps: Annotated[int, 49152]
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
     features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
@@ -223,9 +224,9 @@ class MCE(Loop, total=False):
     dual_batch: Annotated[int, 512]
     """Samples of the learner, and of the demonstrations, per minibatch."""
     expert_square: Annotated[float, 20.0]
-    """Weight of the squared cost of demonstrations in (2)."""
+    """Weight of the squared cost of demonstrations in the dual."""
     learner_square: Annotated[float, 0.1]
-    """Weight of the squared cost of the learner in (2); the ceiling is 1 / (2 learner_square)."""
+    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
     moments: Annotated[Literal["absorbing", "normalised", "sum"], "absorbing"]
     """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
     seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
@@ -237,7 +238,7 @@ class MCE(Loop, total=False):
     """Number of earlier phases to keep."""
     replay_by_cost: Annotated[bool, False]
     """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
-    are no importance weights, so rho_pi in (3) is that of the drawn samples."""
+    are no importance weights, so the learner counts as visiting what is drawn."""
     pretrain_epochs: Annotated[int, 0]
     """Epochs of auto-encoder pre-training of the features."""
     pretrain_lr: Annotated[float, 0.001]
@@ -282,11 +283,11 @@ class PpoLagrangian(PpoLagrangianFixed, total=False):
     pid_smoothing: Annotated[float, 0.5]
     """Weight of the past in the average that the proportional and derivative parts of "pid" see."""
     forfeit: Annotated[float, 0.0]
-    """Probability that a step of cost 1 ends the agent's income for good; see (3). Needs critics = "single"."""
+    """Probability that a step of cost 1 ends the agent's income for good. Needs critics = "single"."""
     falls: Annotated[Literal["free", "forfeit"], "free"]
-    """With "forfeit", an episode that terminates without a bonus (more than any other step of the rollout paid) counts
-    as the end of the income, too, FALL times as bad: an agent must not fall in order not to violate. Without effect if
-    forfeit is 0."""
+    """With "forfeit", the end of an episode ends the income too, three times as badly, so that no agent falls in order
+    not to violate. An episode whose last step pays more than any other step of the rollout has reached a goal and is
+    exempt. This has no effect if forfeit is 0."""
 
 
 class ConstraintNetSettings(SamplesSettings, total=False):
@@ -323,7 +324,7 @@ class IrlCorrection(ConstraintNetSettings, Loop, PpoLagrangianFixed, total=False
     forward_steps: Annotated[int, 4096]
     """Environment steps of PPO between two inverse steps."""
     backward_steps: Annotated[int, 1]
-    """Adam steps on (2) per inverse step, each on a batch of constraint_batch."""
+    """Adam steps per inverse step, each on a batch of constraint_batch."""
     constraint_batch: Annotated[int, 5000]
     """Samples of the demonstrations, and of the learner, per step; 0: all."""
     anneal: Annotated[float, 1.0]
@@ -340,7 +341,7 @@ class BC(TypedDict, total=False):
     """Settings of behaviour cloning."""
 
     steps: Annotated[int, 6000]
-    """Number of Adam steps on (1)."""
+    """Number of Adam steps."""
     batch_size: Annotated[int, 256]
     """Samples per minibatch."""
     lr: Annotated[float, 0.001]
@@ -367,7 +368,7 @@ class ReferencesSettings(TypedDict, total=False):
     eval_episodes: Annotated[int, 100]
     """Number of episodes of the final evaluation, for the stochastic and the deterministic policy each."""
     checkpoint_every: Annotated[int, 20]
-    """Rollouts between checkpoints. There is also one after the first rollout, and after minutes without one."""
+    """Rollouts between checkpoints. There is also one after the first rollout, and after three minutes."""
 
 
 class PpoReference(ReferencesSettings, PPO, total=False):
@@ -406,11 +407,11 @@ class MeIcrl(ConstraintNet, total=False):
     delta: Annotated[float, 0.5]
     """Weight of the mean cost, which keeps the constraint small."""
     weights: Annotated[Literal["step", "trajectory", "none"], "step"]
-    """Importance weights of the learner's steps, see (2)."""
+    """Importance weights of the learner's steps: of each step, of its whole trajectory, or none."""
     forward_kl: Annotated[float, 10.0]
-    """An inverse step stops once KL(old || new) of (3) exceeds this."""
+    """An inverse step stops once KL(old || new) of the model exceeds this."""
     reverse_kl: Annotated[float, 2.5]
-    """An inverse step stops once KL(new || old) of (3) exceeds this."""
+    """An inverse step stops once KL(new || old) of the model exceeds this."""
     published_code: Annotated[bool, False]
     """Follow the published program, in which importance weights have no effect on the gradient."""
 

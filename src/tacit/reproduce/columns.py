@@ -186,7 +186,7 @@ COMPARISON = (
     OVER,
     Column("minutes a run", minutes),
 )
-"""Of a table with a row per method."""
+"""Columns of a table with a row per method."""
 EVERY_SEED = (
     STEPS,
     RETURN,
@@ -199,7 +199,7 @@ EVERY_SEED = (
     SEEDS.called("terminated return of each seed"),
     OVER,
 )
-"""Of a table with a row per label."""
+"""Columns of a table with a row per label."""
 EXPERTS = (
     COUNT.called("runs"),
     STEPS,
@@ -210,4 +210,4 @@ EXPERTS = (
     EPISODES,
     Column("return (violating episodes) of each seed", seeds_cell("return")),
 )
-"""Of a table with a row per robot."""
+"""Columns of a table with a row per robot."""

@@ -57,7 +57,7 @@ class Training:
     """Number of iterations of a whole run, for the progress bar."""
     total_steps: int
     checkpoint_every: int
-    """Iterations between checkpoints. There is also one after the first iteration, and after minutes without one."""
+    """Iterations between checkpoints. There is also one after the first iteration, and after three minutes."""
     label: str = "learning"
 
 

@@ -133,7 +133,7 @@ def _scenario(path: Path, root: ET.Element) -> Recording:
 
 
 class _Clock:
-    """From the times of a file to our frames."""
+    """Converts the times of a file to our frames."""
 
     def __init__(self, step: float, unit: float) -> None:
         self.step, self.unit = step, unit
@@ -176,7 +176,7 @@ class _Clock:
 
 
 def _unit_of_time(root: ET.Element, step: float) -> float:
-    """Of version 2017a: 1 if times are numbers of steps, or the time step if they are seconds."""
+    """The unit of time in version 2017a: 1 if times are numbers of steps, the time step if they are seconds."""
     for trajectory in root.iter("trajectory"):
         times = [_float(node.text, "time") for node in trajectory.findall("state/time/exact")[:2]]
         if len(times) == 2:

@@ -30,7 +30,7 @@ TRACK_ARRAYS = ("ids", "kinds", "directions", "lengths", "widths", "first", "cou
 ROW_ARRAYS = ("x", "y", "vx", "vy")
 MAX_BYTES = 1 << 28
 LARGEST = 1 << 24
-"""Of any number in the file; 167 km in centimetres."""
+"""Largest number in a file: 167 km in centimetres."""
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
