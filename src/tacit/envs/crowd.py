@@ -125,7 +125,7 @@ class Crowd(Task):
         return Moved(np.concatenate([position, velocity, goal, moved], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
-        """Everything, relative to the point mass, with the resolution of the sensors."""
+        """The whole state, relative to the point mass, with the resolution of the sensors."""
         slots = slots_of(state).copy()
         slots[..., :4] -= state[:, None, :4]
         slots[..., :4] *= slots[..., PRESENT:]
@@ -140,7 +140,7 @@ class Crowd(Task):
         return np.concatenate([state[:4], state[4:6] + state[:2], slots.ravel()])
 
     def succeeded(self, final_obs: Array) -> Flags:
-        """At the goal."""
+        """(N,) whether the goal is reached."""
         return np.asarray(np.hypot(final_obs[:, 4], final_obs[:, 5]) < GOAL_RADIUS + RESOLUTION)
 
     def draw_picture(self, state: Array) -> Array:

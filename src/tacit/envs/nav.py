@@ -107,7 +107,7 @@ class Nav(Task):
         return np.concatenate([state[:, :4], state[:, 4:] - state[:, :2]], axis=1, dtype=np.float32)
 
     def succeeded(self, final_obs: Array) -> Flags:
-        """At the goal."""
+        """(N,) whether the goal is reached."""
         return np.asarray(np.hypot(final_obs[:, 4], final_obs[:, 5]) < GOAL_RADIUS + 1e-5)
 
     def draw_picture(self, state: Array) -> Array:

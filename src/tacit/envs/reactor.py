@@ -104,7 +104,7 @@ class Reactor(Task):
         self.horizon = whole_number("horizon", horizon)
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """In the steady state of a high concentration, a little disturbed."""
+        """A start in the steady state of a high concentration, a little disturbed."""
         ca, set_point = rng.uniform(*START), rng.uniform(*SET_POINT)
         t, tc = steady_state(ca)
         return np.array([ca, t + rng.uniform(-2.0, 1.0), tc + rng.uniform(-3.0, 3.0), set_point])
@@ -115,11 +115,11 @@ class Reactor(Task):
         return Moved(reached, -np.abs(reached[:, 0] - reached[:, 3]), np.zeros(len(state), np.bool_))
 
     def observe(self, state: Array) -> Array:
-        """Everything."""
+        """The whole state."""
         return state.astype(np.float32)
 
     def succeeded(self, final_obs: Array) -> Flags:
-        """Near the set-point."""
+        """(N,) whether the set-point is reached."""
         return np.asarray(np.abs(final_obs[:, 0] - final_obs[:, 3]) < 0.1)
 
     def draw_picture(self, state: Array) -> Array:

@@ -55,7 +55,7 @@ class SlowZone(Task):
         self.high = np.array([1.0 + self.horizon * DT * TOP_SPEED, TOP_SPEED])
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """Before the zone, at a speed from which one can still brake."""
+        """A start before the zone, at a speed from which one can still brake."""
         return rng.uniform([0.0, 0.0], [1.0, 1.0])
 
     def advance(self, state: Array, actions: Array) -> Moved:
@@ -65,11 +65,11 @@ class SlowZone(Task):
         return Moved(reached, DT * v, np.zeros(len(state), np.bool_))
 
     def observe(self, state: Array) -> Array:
-        """Everything."""
+        """The whole state."""
         return state.astype(np.float32)
 
     def succeeded(self, final_obs: Array) -> Flags:
-        """Beyond the zone."""
+        """(N,) whether the zone is passed."""
         return np.asarray(final_obs[:, 0] > ZONE[1])
 
     def draw_picture(self, state: Array) -> Array:
