@@ -83,7 +83,7 @@ def tempting_starts() -> Iterator[int]:
 
 
 def cost_map(learned: tacit.Learned, demos: Demonstrations, n: int) -> np.ndarray:
-    """(MAP, MAP) cost of places, y downwards: one term on x and y, fitted to n demonstrations against the same agents."""
+    """(MAP, MAP) cost of places, y downwards: one term on x and y, n demonstrations against the same agents."""
     config = learned.run.config["config"]
     expert = np.concatenate([demos[i].observations[1:] for i in range(n)]).astype(np.float64)
     folds = terms.folds_of(np.array([len(demos[i].actions) for i in range(n)]))
