@@ -125,7 +125,7 @@ def test_python_blocks_and_commands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    commands = 0
+    commands, printed = 0, ""
     for block in blocks(page):
         if block.language in ("python", "python sb3"):
             run_python(block, namespace)
@@ -133,9 +133,10 @@ def test_python_blocks_and_commands(
             for offset, line in enumerate(block.text.splitlines()):
                 where = f"{page.name}:{block.line + offset}: {line}"
                 commands += run_shell_line(line, where, capsys)
+                printed += capsys.readouterr().out
     assert commands > 0
     if page.name == "start.md":
-        check_shown_output(page, capsys)
+        check_shown_output(page, printed)
 
 
 @pytest.mark.slow
@@ -192,13 +193,13 @@ def extras_of_the_package() -> set[str]:
     return set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
-def check_shown_output(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def check_shown_output(page: Path, printed: str) -> None:
     """The output that the page shows is what its `tacit demo` has printed, number by number."""
-    printed = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    known = {" ".join(line.split()) for line in printed.splitlines()}
     (shown,) = [block for block in blocks(page) if block.language == "text"]
     lines = [" ".join(line.split()) for line in shown.text.splitlines() if line.strip()]
     assert len(lines) > 5
-    wrong = [line for line in lines if line not in printed and not set(line) <= {"─"}]
+    wrong = [line for line in lines if line not in known and not set(line) <= {"─"}]
     assert not wrong, f"{page.name} shows lines that `tacit demo` does not print: {wrong}"
 
 
