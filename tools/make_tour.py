@@ -94,8 +94,8 @@ print("forbidden:", learned.rule)""",
     ),
     (
         "markdown",
-        """The truth: discs of radius 0.8 around (-1.1, 0.7) and (1.1, -0.7). The cost behind the rule is a table of x and
-y, which can be drawn:""",
+        """The truth: discs of radius 0.8 around (-1.1, 0.7) and (1.1, -0.7). The cost behind the rule is a table of x
+and y, which can be drawn:""",
     ),
     (
         "code",
