@@ -304,7 +304,7 @@ def api_pages() -> dict[str, str]:
         for name, (heading, modules) in API.items()
     )
     text = (
-        "# Python API\n\nMade from the docstrings of the code. [Commands, names and metrics](../reference.md) says which names"
+        "# Python API\n\nMade from the docstrings of the code. [Commands and names](../reference.md) says which names"
         f" stay from version to version.\n\n| page | modules |\n|---|---|\n{rows}\n"
     )
     return {"api/index.md": text, **pages}
