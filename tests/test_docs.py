@@ -29,6 +29,7 @@ import pytest
 from PIL import Image
 
 import moved_pages
+import reading
 import shapes_table
 from tacit.algorithms import ALGORITHMS
 from tacit.cli import VERBS, main
@@ -294,6 +295,12 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_there_are_few_pages() -> None:
     assert len(list((ROOT / "docs").glob("*.md"))) <= MOST_PAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_are_easy_to_read(page: Path) -> None:
+    measured = reading.reading(page.read_text(encoding="utf-8"))
+    assert measured.grade <= 8.5, f"{measured.sentence:.0f} words a sentence: write shorter ones"
 
 
 def test_the_film_of_the_readme_moves_and_is_small() -> None:
