@@ -268,7 +268,7 @@ def test_every_summary_entry_is_defined() -> None:
 
 
 def test_documentation_covers_every_metric_and_its_examples_run() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text("utf-8")
+    text = (Path(__file__).parent.parent / "docs" / "reference.md").read_text("utf-8")
     assert [key for key in METRICS if f"`{key}`" not in text] == []
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks

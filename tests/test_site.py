@@ -23,7 +23,7 @@ from tacit.envs.families import describe_envs
 ROOT = Path(__file__).parent.parent
 LOADED = r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]+)"'
 LOOKED_AT = ("index", "start", "concepts", "unknowable", "algorithms", "exact-method", "benchmarks", "gallery", "tour")
-LOOKED_AT += ("results/index", "results/robots", "results/bench-traffic", "api/index", "api/exact")
+LOOKED_AT += ("shapes", "results/index", "results/robots", "results/bench-traffic", "api/index", "api/exact")
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,11 @@ def test_the_gallery_has_a_card_for_every_environment(site: Path) -> None:
         assert f'id="{name.lower()}"' in text
         assert (site / "images" / "gallery" / f"{name}.png").exists()
     assert "x_position &lt; -0.2036" in text, "what was learned on HalfCheetah"
+    for name in ("Nav-discs", "Nav-ell", "Nav-wall", "Reactor-ratio"):
+        assert f'id="{name.lower()}"' in text
+        assert (site / "images" / "gallery" / f"{name}.png").exists()
+    assert "tacit learn mce tacit/Nav-v0 --env shape=discs" in text
+    assert text.count("an agent without constraint in") >= 7
 
 
 def test_the_notebook_is_a_page_with_its_output(site: Path) -> None:

@@ -1,4 +1,5 @@
-"""The pictures of the gallery: `python tools/make_gallery.py` writes docs/images/gallery/NAME.png, one per environment.
+"""The pictures of the gallery: `python tools/make_gallery.py` writes docs/images/gallery/NAME.png, one per environment
+and one per rule that an option hides.
 
 Robots stand beside the forbidden ground, so that it is in the picture; the others are shown some steps into an episode.
 """
@@ -20,10 +21,15 @@ WIDTH = 400
 BESIDE = {"Ant": -2.2, "BrokenAnt": -2.2, "HalfCheetah": -2.4, "Swimmer": 0.2, "Walker": -2.6, "Point": -2.2}
 BESIDE["Pendulum"] = 0.0
 """x of the robots, in metres"""
+VARIANTS: dict[str, list[dict[str, str]]] = {
+    "tacit/Nav-v0": [{"shape": shape} for shape in ("discs", "ell", "wall")],
+    "tacit/Reactor-v0": [{"rule": "ratio"}],
+}
+"""Options that hide another rule, which gets a card of its own."""
 
 
-def picture(env_id: str) -> np.ndarray:
-    env = gymnasium.make(env_id, render_mode="rgb_array")
+def picture(env_id: str, options: dict[str, str]) -> np.ndarray:
+    env = gymnasium.make(env_id, render_mode="rgb_array", **options)
     env.reset(seed=1)
     name = short(env_id)
     if name in BESIDE:
@@ -32,7 +38,7 @@ def picture(env_id: str) -> np.ndarray:
         position[0] = BESIDE[name]
         robot.set_state(position, np.zeros_like(robot.init_qvel))
     else:
-        for action in actions_of(env_id):
+        for action in actions_of(env_id, options):
             env.step(action)
     frame = env.render()
     env.close()
@@ -40,27 +46,29 @@ def picture(env_id: str) -> np.ndarray:
     return frame
 
 
-def actions_of(env_id: str) -> list[np.ndarray]:
+def actions_of(env_id: str, options: dict[str, str]) -> list[np.ndarray]:
     """The first steps of the scripted expert; on the highway straight on."""
     if "Highway" in env_id:
         return [np.zeros(2, np.float32)] * 25
     if env_id == "tacit/Gridworld-v0":
         return []
-    data = scripted_demonstrations(env_id, {}, n=1, seed=1)
+    data = scripted_demonstrations(env_id, options, n=1, seed=1)
     return list(data[0].actions[: min(30, len(data[0].actions) // 2)])
 
 
-def short(env_id: str) -> str:
-    return env_id.rpartition("/")[2].removesuffix("-v0")
+def short(env_id: str, options: dict[str, str] | None = None) -> str:
+    """Nav, or Nav-discs with an option."""
+    return "-".join([env_id.rpartition("/")[2].removesuffix("-v0"), *(options or {}).values()])
 
 
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    for info in describe_envs():
-        image = Image.fromarray(picture(info.id))
+    everything = [(info.id, options) for info in describe_envs() for options in ({}, *VARIANTS.get(info.id, []))]
+    for env_id, options in everything:
+        image = Image.fromarray(picture(env_id, options))
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
         # 64 colours are enough for a thumbnail, and take a third of the bytes.
-        image.quantize(64).save(OUT / f"{short(info.id)}.png", optimize=True)
+        image.quantize(64).save(OUT / f"{short(env_id, options)}.png", optimize=True)
 
 
 if __name__ == "__main__":

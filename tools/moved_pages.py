@@ -25,6 +25,8 @@ PAGES = {
     "irl-correction.md": "algorithms.md#reward-correction",
     "me-icrl.md": "algorithms.md#me-icrl",
     "ml-greedy.md": "algorithms.md#greedy-maximum-likelihood",
+    "metrics.md": "reference.md#metrics",
+    "own-algorithm.md": "own-environment.md#write-an-algorithm",
     "paper.md": "experiments.md#the-paper-figure-by-figure",
     "reading-the-report.md": "constraint.md#read-the-report",
     "references.md": "algorithms.md#ppo-and-rcpo",
@@ -36,6 +38,7 @@ PAGES = {
     "sb3.md": "interop.md#stable-baselines3",
     "sweeps.md": "experiments.md#run-a-sweep",
     "tasks.md": "environments.md#hidden-regions-and-relations",
+    "transfer.md": "interop.md#use-it-with-another-agent-or-environment",
     "vicrl.md": "algorithms.md#vicrl",
 }
 
@@ -46,6 +49,10 @@ SECTIONS = {
     "demonstrations.md#minari": "bring-your-logs.md#minari-d4rl-and-other-hdf5-files",
     "gridworld.md#maps": "environments.md#maps",
     "gridworld.md#experts": "environments.md#gridworld-experts",
+    "metrics.md#how-good-a-cost-is": "reference.md#how-good-a-cost-is",
+    "metrics.md#intervals": "reference.md#intervals",
+    "metrics.md#on-which-states": "reference.md#on-which-states",
+    "metrics.md#the-same-without-sampling": "reference.md#the-same-without-sampling",
     "me-icrl.md#results": "algorithms.md#me-icrl",
     "references.md#results": "algorithms.md#ppo-and-rcpo",
     "reproduce.md#an-experiment-of-your-own": "experiments.md#an-experiment-of-your-own",
@@ -80,6 +87,9 @@ SECTIONS = {
     "run-folder.md#promises": "files.md#promises",
     "sb3.md#its-agents-demonstrate": "interop.md#its-agents-demonstrate",
     "sb3.md#our-policies-become-its-models": "interop.md#our-policies-become-its-models",
+    "transfer.md#1-re-train-a-fresh-agent": "interop.md#re-train-a-fresh-agent",
+    "transfer.md#2-choose-what-is-charged": "interop.md#choose-what-is-charged",
+    "transfer.md#3-transfer-to-another-environment": "interop.md#transfer-to-another-environment",
 }
 
 

@@ -14,7 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
+from make_gallery import VARIANTS
+from make_gallery import short as short_name
 from tacit.demos import shipped
+from tacit.envs.capabilities import capabilities
 from tacit.envs.families import EnvInfo, describe_envs
 from tacit.reproduce import EXPERIMENTS
 from tacit.reproduce.catalogue import NUMBERED
@@ -24,6 +29,9 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 NOTES = RESULTS / "notes"
 PICTURES = ROOT / "docs" / "images" / "gallery"
+
+DEFAULT_OPTIONS = {"tacit/Nav-v0": {"shape": "disc"}, "tacit/Reactor-v0": {"rule": "product"}}
+"""Of the cards without options."""
 
 WIDE = "---\nhide: [toc]\n---\n\n"
 """For pages of wide tables or many cards, which need the room of the table of contents."""
@@ -134,7 +142,8 @@ def experiment_index() -> str:
 
 
 def gallery() -> dict[str, str]:
-    cards = "\n".join(card(info) for info in describe_envs())
+    everything = [(info, options) for info in describe_envs() for options in ({}, *VARIANTS.get(info.id, []))]
+    cards = "\n".join(card(info, options) for info, options in everything)
     text = (
         f"{WIDE}# Gallery\n\nOne card per environment: what is hidden, how to learn it, and what was learned. The"
         " pictures show forbidden ground in red; learners never see it. [Environments](environments.md) has the"
@@ -143,25 +152,33 @@ def gallery() -> dict[str, str]:
     return {"gallery.md": text}
 
 
-def card(info: EnvInfo) -> str:
-    name = info.id.rpartition("/")[2].removesuffix("-v0")
+def card(info: EnvInfo, options: dict[str, str]) -> str:
+    name = short_name(info.id, options)
     picture = f'<img src="images/gallery/{name}.png" alt="{name}: one step of an episode" loading="lazy">'
-    learned = learned_rule(info.id)
+    learned = learned_rule(info.id) or learned_policy(info.id, options)
     rule = f"<p><strong>Learned.</strong> {learned}</p>" if learned else ""
     spaces = html.escape(f"Observation {info.observation}. Action {info.action}. {info.horizon} steps.")
     return (
-        f'<div class="card">{picture}<div><h3 id="{name.lower()}">{name}</h3>'
-        f"<p><strong>Hidden rule.</strong> {html.escape(info.constraint)}</p>{rule}<p>{spaces}</p>"
-        f"<pre><code>{html.escape(command(info))}</code></pre></div></div>"
+        f'<div class="card">{picture}<div><h3 id="{name.lower()}">{name.replace("-", ", ")}</h3>'
+        f"<p><strong>Hidden rule.</strong> {html.escape(hidden_rule(info, options))}</p>{rule}<p>{spaces}</p>"
+        f"<pre><code>{html.escape(command(info, options))}</code></pre></div></div>"
     )
 
 
-def command(info: EnvInfo) -> str:
+def hidden_rule(info: EnvInfo, options: dict[str, str]) -> str:
+    """What the environment says about itself; with options, its rule."""
+    if not options:
+        return info.constraint
+    return f"never {capabilities(gymnasium.make(info.id, **options)).rule}"
+
+
+def command(info: EnvInfo, options: dict[str, str]) -> str:
     """What to type to see something learned here."""
     if info.id == "tacit/Gridworld-v0":
         return "tacit demo"
+    words = "".join(f" --env {key}={value}" for key, value in options.items())
     # An environment without demonstrations is there for costs that were learned elsewhere.
-    return f"tacit learn mce {info.id}" if shipped(info.id) else f"tacit transfer RUN --to {info.id}"
+    return f"tacit learn mce {info.id}{words}" if shipped(info.id) else f"tacit transfer RUN --to {info.id}"
 
 
 def learned_rule(env_id: str) -> str:
@@ -177,6 +194,21 @@ def learned_rule(env_id: str) -> str:
             first = html.escape(boundaries[0])
             return f"<code>{first}</code>; {len(boundaries)} of {len(runs)} seeds draw a boundary there ({page})."
     return ""
+
+
+def learned_policy(env_id: str, options: dict[str, str]) -> str:
+    """Violating episodes of the policy that MCE-ICRL learns where the rule is a region or a relation."""
+    group = ", ".join([short_name(env_id), *(options or DEFAULT_OPTIONS.get(env_id, {})).values()])
+    by_method = {}
+    for method in ("mce", "ppo"):
+        rows = [run["stochastic"] for run in results("shapes")["runs"] if run["label"] == f"{group}: {method}"]
+        if not rows:
+            return ""
+        by_method[method] = f"{sum(row['count'] for row in rows):.0f} of {sum(row['n'] for row in rows):.0f}"
+    return (
+        f"The policy breaks the rule in {by_method['mce']} episodes, an agent without constraint in"
+        f' {by_method["ppo"]} (<a href="shapes.html">pictures</a>, <a href="results/shapes.html">experiment</a>).'
+    )
 
 
 # Notebook ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
     find("mce")                          one of Tacit's
     find("name")                         of an installed package, which declares the entry point
                                          [project.entry-points."tacit.algorithms"]  name = "package.module:MyMethod"
-    find("package.module:MyMethod")      any that can be imported; see docs/own-algorithm.md
+    find("package.module:MyMethod")      any that can be imported; see docs/own-environment.md#write-an-algorithm
 
 Behind a name is an object (a module, a class without arguments, or an instance) with
 
@@ -217,7 +217,10 @@ def _instance(method: Any, name: str) -> Any:
     method = method() if inspect.isclass(method) else method
     missing = [wanted for wanted in ("Config", "train") if not hasattr(method, wanted)]
     if missing:
-        raise UserError(f"{name} is not an algorithm: it has no {' and no '.join(missing)} (see docs/own-algorithm.md)")
+        lacks = " and no ".join(missing)
+        raise UserError(
+            f"{name} is not an algorithm: it has no {lacks} (see docs/own-environment.md#write-an-algorithm)"
+        )
     if not dataclasses.is_dataclass(method.Config):
         raise UserError(f"{name}.Config must be a dataclass: its fields are the settings")
     return method

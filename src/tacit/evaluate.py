@@ -8,7 +8,7 @@ Three measurements, each a function that returns a small frozen dataclass:
 
 A step violates when its true cost is positive (info["cost"] > 0). The environment is the nominal one, which goes on
 after a violation; what one that stops would have paid follows from the same episodes. Names are defined in
-`tacit.metrics`, and at length in docs/metrics.md.
+`tacit.metrics`, and at length in docs/reference.md#metrics.
 """
 
 from __future__ import annotations

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from PIL import Image
 
 from report_helpers import Page
 from tacit.errors import UserError
-from tacit.plots.video import filmstrip, record
+from tacit.plots.video import film_beside, filmstrip, record
 from tacit.report import render_report
 from tacit.report.data import RunData
 
@@ -86,6 +90,28 @@ def test_film_marks_violations() -> None:
         f"{seconds} s, violates" for seconds in (2.5, 3.0, 4.0, 4.5)
     ]
     assert len(re.findall(r'alt="[\d.]+ s"', text)) == 4
+
+
+def test_a_short_film_of_two_agents() -> None:
+    """Few pictures, the last ones of both agents among them, and counts of all steps."""
+    gif = film_beside("tacit-test/Counter-v0", {}, {"one": still, "two": still}, pictures=3)
+    with Image.open(io.BytesIO(gif)) as film:
+        assert film.n_frames == 4  # steps 0, 3, 6 and the last one
+        assert film.size == (6 + 8 + 6, 4 + 20)
+        film.seek(3)
+        assert abs(int(np.asarray(film.convert("RGB"))[22, 2, 0]) - 9) <= 4
+
+
+def test_reports_show_an_agent_without_constraint_beside_the_learned_one() -> None:
+    config = {"algo": "x", "env": "tacit-test/Counter-v0", "env_kwargs": {}, "config": {}, "seed": 0}
+    alone = RunData("run", config, True, policy=still)  # type: ignore[arg-type]
+    assert "data:image/gif" not in render_report([alone])
+    assert "tacit report run --beside" in Page(render_report([alone])).text
+    text = render_report([replace(alone, reward_alone=still)])  # type: ignore[arg-type]
+    gif = base64.b64decode(re.findall(r'src="data:image/gif;base64,([^"]+)" alt="Left: an agent', text)[0])
+    with Image.open(io.BytesIO(gif)) as film:
+        assert film.n_frames == 10
+    assert "--beside" not in Page(text).text
 
 
 def test_no_pictures_is_a_sentence() -> None:

@@ -19,8 +19,9 @@ from tacit.evaluate import cost_quality, evaluate_exact
 from tacit.forward.soft_policy_iteration import plan
 from tacit.report import load_run, render_report, write_report
 from tacit.report.constraint import rule
+from tacit.report.film import film_columns
 from tacit.report.html import emphasised, measured, number
-from tacit.report.sections import film_columns, provenance
+from tacit.report.sections import provenance
 from tacit.run import Run, storage
 
 STAGES = (1.0, 0.3, 0.1)

@@ -27,7 +27,7 @@ from tacit.launch import execute, start_run
 from tacit.report import load_run, render_report, write_report
 from tacit.report.constraint import constraint, important, views
 from tacit.report.data import RunData
-from tacit.report.sections import film_columns as columns
+from tacit.report.film import film_columns as columns
 from tacit.run import Run, storage
 
 SETTINGS = {
@@ -201,6 +201,24 @@ def test_film(report: Path) -> None:
     assert np.abs(pictures[0].astype(int) - pictures[-1].astype(int)).max() > 30
 
 
+def test_an_agent_without_constraint_is_found_beside_the_run(pendulum: Run, tmp_path: Path) -> None:
+    """A finished run of ppo in the same environment; no other run."""
+    for name in ("mce-one", "ppo-one"):
+        shutil.copytree(pendulum.path, tmp_path / name)
+    run, other = Run.open(tmp_path / "mce-one"), Run.open(tmp_path / "ppo-one")
+    config = dict(other.config)
+    other.write("config.json", config | {"algo": "ppo"})
+    assert load_run(run).reward_alone is not None
+    assert load_run(Run.open(other.path)).reward_alone is None
+    other.write("config.json", config | {"algo": "ppo", "env": "tacit/Swimmer-v0"})
+    assert load_run(run).reward_alone is None
+    other.write("config.json", config | {"algo": "ppo"})
+    (other.path / "model" / "policy.safetensors").write_bytes(b"damaged")
+    assert load_run(run).reward_alone is None
+    (other.path / "config.json").write_text("{")
+    assert load_run(run).reward_alone is None
+
+
 def test_the_name_of_the_algorithm_does_not_matter(copy: Run) -> None:
     (copy.path / "metrics.jsonl").unlink()
     config = copy.read("config.json")
@@ -227,7 +245,7 @@ def test_a_renderer_that_fails_is_only_a_sentence(pendulum: Run, monkeypatch: py
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no <OpenGL> here.\nand a long story")
 
-    monkeypatch.setattr("tacit.report.sections.filmstrip", fail)
+    monkeypatch.setattr("tacit.report.film.filmstrip", fail)
     text = render_report([replace(load_run(pendulum), costs={}, samples={}, metrics=[])])
     assert "No pictures: no &lt;OpenGL&gt; here.</p>" in text
 

@@ -119,7 +119,7 @@ def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM"
 
 def _with_algorithms() -> str:
     lines = [f"  {algorithm.name:<17} {algorithm.summary}" for algorithm in every() if algorithm.learns]
-    own = f"  {'MODULE:NAME':<17} one of your own, see docs/own-algorithm.md"
+    own = f"  {'MODULE:NAME':<17} one of your own, see docs/own-environment.md#write-an-algorithm"
     return "\n".join([(__doc__ or "").strip(), "", "Algorithms:", *lines, own])
 
 

@@ -4,6 +4,7 @@ The page is one file that needs no network: you can open it anywhere, mail it an
 
 Examples:
   tacit report latest                                           writes report.html into the run folder
+  tacit report latest --beside                                  also films an agent without constraint beside it
   tacit report runs/* -o comparison.html
 """
 
@@ -17,6 +18,7 @@ import tyro
 
 from tacit.commands import NO_DEFAULT, open_run, print_json
 from tacit.errors import UserError
+from tacit.learned import Learned
 from tacit.report import write_report
 from tacit.run.log import say
 
@@ -27,6 +29,7 @@ def report(
     *,
     out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
     title: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None,
+    beside: bool = False,
     json: bool = False,
 ) -> None:
     """Write a report.
@@ -35,11 +38,16 @@ def report(
         runs: Run folders, the beginnings of their names within ./runs, or `latest`.
         out: File to write. Default: report.html in the run folder; for several runs, in the current folder.
         title: Heading of the page.
+        beside: Also train an agent without constraint (100,000 steps), and show a film of it beside the learned one. It
+            is trained once; later reports show the film without being asked.
         json: Print the path as JSON.
     """
     if not runs:
         raise UserError("name at least one run folder: tacit report RUN ...")
     opened = [open_run(name) for name in (runs if len(runs) == 1 else _folders(runs))]
+    if beside:
+        for run in opened:
+            Learned.load(run.path).unconstrained()
     default = opened[0].path / "report.html" if len(opened) == 1 else Path("report.html")
     path = write_report(opened, default if out is None else out, title)
     if json:

@@ -6,7 +6,7 @@ import base64
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,18 +211,63 @@ def record_beside(
             return _write_gif(draft, pictures, rate)
 
 
-def _together(envs: list[Any], agents: Mapping[str, Actor], seed: int, max_steps: int) -> Iterator[np.ndarray]:
+def film_beside(
+    env_id: str,
+    env_kwargs: Mapping[str, Any],
+    agents: Mapping[str, Actor],
+    *,
+    seed: int = 0,
+    pictures: int = 50,
+    side: int = 300,
+    max_steps: int = 500,
+) -> bytes:
+    """A short film of several agents next to each other, as a GIF file: about so many pictures, shrunk to `side`."""
+    with ExitStack() as stack:
+        envs = [stack.enter_context(_drawing(env_id, env_kwargs)) for _ in agents]
+        # Run the episodes twice: first to count their steps, then to take the pictures, which is slow.
+        walks = zip(envs, agents.values(), strict=True)
+        ends = [sum(1 for _ in _steps(env, policy, seed, max_steps)) - 1 for env, policy in walks]
+        stride = max(1, -(-max(ends) // pictures))
+        moments = {*range(0, max(ends), stride), *ends}
+        buffer = io.BytesIO()
+        # A long episode is played faster, so that nobody waits for its end.
+        rate = min(20.0, max(5.0, frames_per_second(envs[0]) / stride))
+        _write_gif(buffer, _together(envs, agents, seed, max_steps, moments, side), rate)
+        return buffer.getvalue()
+
+
+def _together(
+    envs: list[Any],
+    agents: Mapping[str, Actor],
+    seed: int,
+    max_steps: int,
+    moments: Container[int] | None = None,
+    side: int | None = None,
+) -> Iterator[np.ndarray]:
+    """All agents next to each other, after these numbers of steps; by default, after every step."""
     walks = [_steps(env, policy, seed, max_steps) for env, policy in zip(envs, agents.values(), strict=True)]
     pictures, broken = [np.zeros(0)] * len(envs), [0] * len(envs)
-    for _ in range(max_steps):
+    for number in range(max_steps):
         steps = [next(walk, None) for walk in walks]
         if all(step is None for step in steps):
             return
+        shown = moments is None or number in moments
         for i, step in enumerate(steps):
             if step is not None:
-                pictures[i] = _picture(envs[i])
                 broken[i] += float(step[1] or 0.0) > 0.0
-        yield _labelled(pictures, [_caption(name, count) for name, count in zip(agents, broken, strict=True)])
+                pictures[i] = _shrunk(_picture(envs[i]), side) if shown else pictures[i]
+        if shown:
+            yield _labelled(pictures, [_caption(name, count) for name, count in zip(agents, broken, strict=True)])
+
+
+def _shrunk(picture: np.ndarray, side: int | None) -> np.ndarray:
+    from PIL import Image
+
+    if side is None or max(picture.shape[:2]) <= side:
+        return picture
+    image = Image.fromarray(picture)
+    image.thumbnail((side, side))
+    return np.asarray(image)
 
 
 def _caption(name: str, violations: int) -> str:
@@ -245,7 +290,7 @@ def _labelled(pictures: list[np.ndarray], captions: list[str]) -> np.ndarray:
     return np.asarray(canvas)
 
 
-def _write_gif(draft: Path, frames: Iterator[np.ndarray], rate: float) -> int:
+def _write_gif(draft: Path | io.BytesIO, frames: Iterator[np.ndarray], rate: float) -> int:
     from PIL import Image
 
     pictures = [Image.fromarray(frame).quantize(64) for frame in frames]

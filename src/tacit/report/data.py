@@ -1,4 +1,6 @@
-"""The data of a report, read from the run folder alone. Missing or damaged parts are left out and noted.
+"""The data of a report, read from the run folder. Missing or damaged parts are left out and noted.
+
+A run of `ppo` in the same environment beside it lends its agent for a film; nothing else is read from elsewhere.
 
 Files read, all optional but config.json:
     config.json, provenance.json, DONE, summary.json, explanation.json, calibration.json
@@ -48,6 +50,8 @@ SUMMARY: dict[str, type] = {
     "boundaries": list,
 }
 """Types of the entries of summary.json."""
+REWARD_ALONE = ("ppo", "expert")
+"""Methods whose agents follow a reward; the first one knows of no constraint."""
 NOTHING: tuple[Mapping[str, np.ndarray], Record] = ({}, {})
 """Stands for a missing file of arrays with metadata."""
 
@@ -82,6 +86,8 @@ class RunData:
     """The guarantees of `tacit calibrate`, {"cost" | "map": ...}; their entries may be damaged."""
     policy: Policy | None = None
     """The learned policy, for pictures of an episode."""
+    reward_alone: Policy | None = None
+    """An agent without constraint, to be filmed beside it: of a finished run of `ppo` in the same folder of runs."""
     notes: tuple[str, ...] = ()
     """Sentences about missing or damaged parts."""
 
@@ -154,6 +160,7 @@ def load_run(run: Run) -> RunData:
         explanation=cast(Explanation, explanation) if explanation else None,
         calibration=attempt("calibration.json", lambda: run.read("calibration.json"), {}),
         policy=policy[0] if policy else None,
+        reward_alone=_without_constraint(run) if policy else None,
         notes=tuple(notes),
     )
 
@@ -213,6 +220,21 @@ def _network(run: Run) -> tuple[Policy, ...]:
         return (Policy.from_arrays(arrays, card),) if card.get("kind") == "policy" else ()
     except (KeyError, TypeError) as error:
         raise UserError(f"model/policy.safetensors is damaged ({error})") from None
+
+
+def _without_constraint(run: Run) -> Policy | None:
+    """The agent of a run of `ppo` beside this one, in the same environment; None if there is none."""
+    if run.config["algo"] in REWARD_ALONE:
+        return None
+    for path in sorted(run.path.parent.glob(f"{REWARD_ALONE[0]}-*")):
+        try:
+            other = Run.open(path)
+            same = all(other.config[key] == run.config[key] for key in ("env", "env_kwargs"))
+            if same and other.done:
+                return next(iter(_network(other)), None)
+        except (UserError, OSError):  # it is not this run's report that fails
+            continue
+    return None
 
 
 def _checked_arrays(

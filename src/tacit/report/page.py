@@ -14,6 +14,7 @@ from tacit.errors import UserError
 from tacit.report import sections
 from tacit.report.constraint import constraint, rule
 from tacit.report.data import RunData, load_run
+from tacit.report.film import film
 from tacit.report.html import Section, esc, facts, glossary, metric_table
 from tacit.report.verdict import answer, certificate, diagnosis
 from tacit.run import Run, storage
@@ -25,7 +26,7 @@ SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
     sections.pictures,
     constraint,
     sections.numbers,
-    sections.film,
+    film,
     sections.learning,
     certificate,
     sections.convergence,

@@ -6,7 +6,6 @@ each run of the page and keeps the ids of figures apart.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,9 @@ from tacit.explain.findings import boundaries, percent, seconds_of_learning, tim
 from tacit.metrics import AGENTS, DETECTION, ENDS, Metric, lookup
 from tacit.plots import RESIDUALS, dual_curve, learning_curves, residual_curves
 from tacit.plots.grids import grid_heatmap, grid_map
-from tacit.plots.video import Filmstrip, filmstrip, jpeg
 from tacit.report.constraint import COLUMNS
 from tacit.report.data import RunData
-from tacit.report.html import Section, cell_numbers, coded, details, esc, facts, figure, metric_table, number, table
+from tacit.report.html import Section, cell_numbers, details, esc, facts, figure, metric_table, table
 from tacit.report.verdict import STATIONARITY, certificate_checks
 from tacit.run import storage
 from tacit.run.summary import Record, as_mapping, is_number, value_of
@@ -349,52 +347,6 @@ def time(data: RunData, anchor: str) -> Section | None:
     whole = "evaluation" in phases
     title = "the whole run, without start-up" if whole else "learning, without start-up and evaluation"
     return Section("Time", words + table(title, head, rows, "narrow"))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The learned policy at work: one episode, drawn by its environment when the report is made
-
-LARGEST_SIDE = 320
-QUALITY = 82
-MOST_COLUMNS = 5
-
-
-def film(data: RunData, anchor: str) -> Section | None:
-    """The section with pictures of one episode, or with a sentence that says why there are none."""
-    if data.policy is None:
-        return None
-    title, config = "The policy at work", data.config
-    try:
-        strip = filmstrip(config["env"], config["env_kwargs"], data.policy, seed=config["seed"])
-    # Simulators, drivers and graphics libraries may raise anything. The report continues without pictures.
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-        return Section(title, f'<p class="missing">No pictures: {coded(reason)}.</p>')
-    words = f"One episode of {strip.length} steps, return {number(strip.total)}"
-    if strip.costs is not None:
-        broken = sum(cost > 0 for cost in strip.costs)
-        words += f", {broken} steps in violation" if broken else ", no step in violation"
-    frames = _frames(strip)
-    style = f"--columns: {film_columns(len(frames))}"
-    return Section(title, f'<p>{words}.</p><div class="film" style="{style}">{"".join(frames)}</div>')
-
-
-def film_columns(pictures: int) -> int:
-    """The number of columns that needs the fewest rows and fills them most evenly."""
-    return math.ceil(pictures / max(1, math.ceil(pictures / MOST_COLUMNS)))
-
-
-def _frames(strip: Filmstrip) -> list[str]:
-    figures = []
-    digits = 1 if strip.length * (strip.seconds or 1.0) > 2 else 2
-    for picture, step in zip(strip.pictures, strip.steps, strict=True):
-        when = f"step {step}" if strip.seconds is None else f"{step * strip.seconds:.{digits}f} s"
-        violates = strip.costs is not None and step > 0 and strip.costs[step - 1] > 0
-        label = f"{when}, violates" if violates else when
-        css = ' class="violates"' if violates else ""
-        image = f'<img src="data:image/jpeg;base64,{jpeg(picture, LARGEST_SIDE, QUALITY)}" alt="{label}">'
-        figures.append(f"<figure{css}>{image}<figcaption>{label}</figcaption></figure>")
-    return figures
 
 
 # ---------------------------------------------------------------------------------------------------------------------

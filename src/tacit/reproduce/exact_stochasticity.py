@@ -2,7 +2,7 @@
 
 The layout is `paper`, the expert is soft-optimal at beta 0.1 with weight 30 on the constraint, each set has 50
 demonstrations. All agents are evaluated exactly in the true environment. (The defaults of the likelihood's L1 weight
-and of the plug-in's pseudo-count were chosen on this layout, with other seeds; docs/metrics.md says so.)
+and of the plug-in's pseudo-count were chosen on this layout, with other seeds; docs/reference.md#metrics says so.)
 """
 
 from __future__ import annotations
