@@ -439,11 +439,17 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: Annotated[bool, False]
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Annotated[Literal["excess", "budget", "raw"], "excess"]
-    """What the agent is charged: the excess over the threshold (excess); the cost, with the mean cost of a demonstrated
-    step as budget (budget); or the cost, with the budget of the settings (raw)."""
+    charge: Annotated[Literal["set", "price", "excess", "budget", "raw"], "set"]
+    """How the cost is used: as a set of forbidden steps (set), as a price on top of the reward (price), as a set with a
+    soft edge (excess), with the mean cost of a demonstrated step as budget (budget), or with the budget of the settings
+    (raw)."""
+    price: Annotated[float, 0.0]
+    """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
+    unknown: Annotated[Literal["forbidden", "free"], "forbidden"]
+    """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
+    finite are always forbidden."""
     free: Annotated[bool, False]
-    """Accept a cost that forbids nothing that its learner tried, and charge nothing."""
+    """Accept a cost that forbids nothing that its learner tried."""
 
 
 class Expert(PpoLagrangian, total=False):
