@@ -27,10 +27,8 @@ from tacit.envs.options import check_env
 from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run
+from tacit.run.naming import OTHER_SEED
 from tacit.run.sinks import names_of, observed
-
-OTHER_SEED = 1000
-"""Added to the run's own: the same seed would give the same first network."""
 
 
 @dataclass(frozen=True)

@@ -87,14 +87,14 @@ class Judge:
         reasons = [""] * len(rows)
         for i in np.flatnonzero(~(sound & inside.all(axis=-1) & np.isfinite(values))):
             reasons[i] = self._reason(rows[i], finite[i], inside[i])
-        return Judgement(np.where(sound, values, _highest(cost)), tuple(reasons))
+        return Judgement(np.where(sound, values, highest(cost)), tuple(reasons))
 
     def _judge_table(self, cost: TableCost, obs: Array, act: Array | None) -> Judgement:
         sound: Flags = np.all(np.isfinite(obs).reshape(len(obs), -1), axis=-1)
         known = obs if sound.all() else np.where(sound.reshape(-1, *[1] * (obs.ndim - 1)), obs, cost.cells[0])
         values = np.asarray(cost(known, act if cost.reads_actions else None), dtype=np.float64)
         reasons = tuple("" if fine else "the observation is not finite" for fine in sound)
-        return Judgement(np.where(sound, values, _highest(cost)), reasons)
+        return Judgement(np.where(sound, values, highest(cost)), reasons)
 
     def _reason(self, row: Array, finite: Flags, inside: Flags) -> str:
         assert isinstance(self.cost, LearnedCost)
@@ -234,7 +234,7 @@ def _seen_range(cost: Cost, seen: Seen | None) -> tuple[Array, Array]:
         raise UserError('the card of this cost is damaged: "seen" must have a low and a high for each input') from None
 
 
-def _highest(cost: Cost) -> float:
+def highest(cost: Cost) -> float:
     """The highest cost that there can be; for features without a ceiling, that of one at the clip."""
     if isinstance(cost, TableCost):
         return float(cost.table.max())

@@ -41,7 +41,7 @@ from tacit.cost.calibration import scores, step_costs, usual_threshold
 from tacit.cost.card import ranges
 from tacit.cost.table import TableCost
 from tacit.demos import Demonstrations, load, save
-from tacit.envs.fitted_cost import Judge, Limits, limits, seen_of
+from tacit.envs.fitted_cost import Judge, Limits, highest, limits, seen_of
 from tacit.errors import UserError
 from tacit.forward import agent, ppo_lagrangian, references
 from tacit.forward.collect import MADE_UP, interface_of, make_vec, names_of
@@ -50,6 +50,8 @@ from tacit.run import Run, storage
 Array = NDArray[Any]
 Cost = LearnedCost | TableCost
 MODEL = "frozen"
+SAMPLES = "samples.safetensors"
+"""What the learner of a run tried; a run without a learner (`box`) has none."""
 LABEL = "fresh agent"
 
 
@@ -71,13 +73,15 @@ class Config(references.Settings, ppo_lagrangian.Config):
     (raw)."""
     price: float = 0.0
     """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
+    threshold: float | None = None
+    """Cost above which a step is forbidden, for charge "set" and "excess"; None: chosen as above."""
     unknown: Literal["forbidden", "free"] = "forbidden"
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
     free: bool = False
     """Accept a cost that forbids nothing that its learner tried."""
 
-    ADDED: ClassVar[Mapping[str, Any]] = {"price": 0.0, "unknown": "forbidden"}
+    ADDED: ClassVar[Mapping[str, Any]] = {"price": 0.0, "threshold": None, "unknown": "forbidden"}
     """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
@@ -136,14 +140,17 @@ def charge_of(cost: Cost, source: Run, config: Config) -> Charge:
     UserError for a cost that forbids nothing, unless that may be `free`.
     """
     demos = source.learned_from()
-    if isinstance(cost, TableCost):
-        top = float(cost.table.max())
+    if isinstance(cost, TableCost) or not (source.path / SAMPLES).exists():
+        top = highest(cost)
     else:
-        arrays = storage.load_arrays(_samples(source))[0]
+        arrays = storage.load_arrays(source.path / SAMPLES)[0]
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
         width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
-    tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
+    if config.threshold is not None:
+        tau = config.threshold
+    else:
+        tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
     charge = Charge(
         config.charge,
         tau,
@@ -159,13 +166,6 @@ def charge_of(cost: Cost, source: Run, config: Config) -> Charge:
             "Use --as price to charge the cost itself"
         )
     return charge
-
-
-def _samples(source: Run) -> Path:
-    file = source.path / "samples.safetensors"
-    if not file.exists():
-        raise UserError(f"{source.path} kept no samples of what its learner tried ({file.name}): learn it again")
-    return file
 
 
 def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: str) -> Cost:

@@ -381,6 +381,15 @@ class RCPO(ReferencesSettings, PpoLagrangian, total=False):
     """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
 
 
+class Box(ReferencesSettings, PpoLagrangian, total=False):
+    """Settings of an agent in the box around the demonstrations."""
+
+    critics: Annotated[Literal["separate", "single"], "single"]
+    """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
+    demonstrations: Annotated[int, 0]
+    """Use only this many of the first demonstrations; 0: all."""
+
+
 class Gacl(TrainerSettings, ConstraintNetSettings, PPO, total=False):
     """Settings of GACL: of PPO and of the discriminator."""
 
@@ -445,6 +454,8 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     (raw)."""
     price: Annotated[float, 0.0]
     """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
+    threshold: Annotated[float | None, None]
+    """Cost above which a step is forbidden, for charge "set" and "excess"; None: chosen as above."""
     unknown: Annotated[Literal["forbidden", "free"], "forbidden"]
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
@@ -478,6 +489,7 @@ SETTINGS: dict[str, type] = {
     "bc": BC,
     "ppo": PpoReference,
     "rcpo": RCPO,
+    "box": Box,
     "gacl": Gacl,
     "me-icrl": MeIcrl,
     "vicrl": Vicrl,
