@@ -238,7 +238,7 @@ class Learned:
 
     def retrain(
         self,
-        charge: Literal["set", "price", "excess", "budget", "raw"] = "set",
+        charge: Literal["excess", "set", "price", "budget", "raw"] = "excess",
         *,
         env: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
@@ -249,7 +249,8 @@ class Learned:
         """A fresh agent from nothing on the frozen cost: what `tacit retrain` and `tacit transfer` do.
 
         Args:
-            charge: The cost as a set of forbidden steps, or as a price: --as of the commands.
+            charge: The cost as a set of forbidden steps with a soft edge (excess) or a hard one (set), or as a price:
+                --as of the commands.
             env: Another environment that has the inputs of the cost; without it, that of the run.
             env_kwargs: Options of the other environment.
             seed: Random seed; by default the run's seed + 1000.

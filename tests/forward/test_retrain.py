@@ -153,14 +153,13 @@ def test_a_cost_that_forbids_nothing_counts_in_experiments(tmp_path):
 def test_a_set_forbids_what_costs_more_than_the_threshold_and_the_unknown(tmp_path):
     """The run has seen x from -4 to 4; a tenth of 8 beyond that is still known."""
     source = source_run(tmp_path)
-    charge = retrain.charge_of(fence(), source, retrain.Config())
-    assert charge.kind == "set"
+    charge = retrain.charge_of(fence(), source, retrain.Config(charge="set"))
     assert charge.seen == {"x": (pytest.approx(-4.8), pytest.approx(4.8))}
     obs = np.array([[-4.0], [-0.9 + np.log(9) / 4 - 0.01], [-0.9 + np.log(9) / 4 + 0.01], [3.0]], np.float32)
     assert charge.of(fence())(obs, obs, obs).tolist() == [1.0, 1.0, 0.0, 0.0]
     strange = np.array([[4.7], [4.9], [np.nan], [np.inf]], np.float32)
     assert charge.of(fence())(strange, strange, strange).tolist() == [0.0, 1.0, 1.0, 1.0]
-    free = retrain.charge_of(fence(), source, retrain.Config(unknown="free"))
+    free = retrain.charge_of(fence(), source, retrain.Config(charge="set", unknown="free"))
     assert free.of(fence())(strange, strange, strange).tolist() == [0.0, 0.0, 1.0, 1.0]
     # The state that the cost is about: here the one that is acted in.
     current = replace(fence(), at="current")
@@ -304,6 +303,7 @@ def trained(tmp_path_factory):
     source = source_run(out)
     arguments = {
         "fence": ["retrain", str(source.path), "--steps", "24576", *SET],
+        "set": ["retrain", str(source.path), "--steps", "24576", "--as", "set", *SET],
         "price": ["retrain", str(source.path), "--steps", "24576", "--as", "price", *SET, "price=3"],
         "nothing": ["retrain", str(source.path), "--steps", "24576", "--charge", "raw", *SET, *FREE],
         "plane": ["transfer", str(source.path), "--to", PLANE, "--steps", "24576", *SET],
@@ -325,7 +325,7 @@ def trained(tmp_path_factory):
 def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
     """Twenty steps of at most 0.2 to the right earn up to 42; to the left half as much again, beyond -1 forbidden."""
     table = {name: summary["table"]["learned, deterministic"] for name, (_, summary) in trained.items()}
-    for name in ("fence", "plane", "price"):
+    for name in ("fence", "plane", "set", "price"):
         assert table[name]["violation_rate_episode"]["value"] == 0.0
         assert table[name]["return"]["value"] > 20
     assert table["nothing"]["violation_rate_episode"]["value"] == 1.0
@@ -334,8 +334,10 @@ def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
 
 def test_the_folder_says_what_was_tested(trained):
     run, summary = trained["fence"]
-    assert summary["source"]["charge"]["kind"] == "set"
-    assert "A step that costs more than 0.5 or lies outside of what was seen of x is forbidden" in summary["statement"]
+    assert summary["source"]["charge"]["kind"] == "excess"
+    hard = trained["set"][1]
+    assert hard["source"]["charge"]["kind"] == "set"
+    assert "A step that costs more than 0.5 or lies outside of what was seen of x is forbidden" in hard["statement"]
     assert "where it was learned" in summary["statement"]
     assert "demonstrations" in summary["table"]
     assert run.config["config"]["cost"] == summary["source"]["run"]

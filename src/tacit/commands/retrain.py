@@ -3,12 +3,14 @@
   tacit retrain RUN [--steps N] [--seed S]
 
 This tests whether the cost works without the policy that it was learned with. The agent starts untrained, with another
-seed. By default the cost is a set of forbidden steps (--as set). The agent keeps to it as the reference `rcpo` keeps to
-the true constraint. The same command again skips a finished test and resumes an interrupted one.
+seed. By default the cost is a set of forbidden steps with a soft edge (--as excess). The agent keeps to it as the
+reference `rcpo` keeps to the true constraint. The same command again skips a finished test and resumes an interrupted
+one.
 
 Examples:
   tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
   tacit retrain mce-halfcheetah-s0-3fa1b2c4 --steps 200000 --seed 7
+  tacit retrain RUN --as set                    steps above the threshold are forbidden
   tacit retrain RUN --as price                  reward - price x cost, with the price of the run
   tacit retrain RUN --as price --set price=30   the same with another price
 """
@@ -42,11 +44,11 @@ class FreshAgent:
     which: Literal["cost", "map"] = "cost"
     """Use the cost that drove the policy, or the additive map."""
     charge: Annotated[
-        Literal["set", "price", "excess", "budget", "raw"], tyro.conf.arg(name="as", aliases=["--charge"])
-    ] = "set"
-    """How the cost is used. set: steps above its threshold are forbidden. price: the agent maximises reward - price x
-    cost. For comparison: the cost above the threshold (excess), above the demonstrations' mean (budget), or all of it
-    (raw)."""
+        Literal["excess", "set", "price", "budget", "raw"], tyro.conf.arg(name="as", aliases=["--charge"])
+    ] = "excess"
+    """How the cost is used. set: steps above its threshold are forbidden. excess: the same with a soft edge. price: the
+    agent maximises reward - price x cost. For comparison: the mean cost of demonstrations as budget (budget), or the
+    settings' own (raw)."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"

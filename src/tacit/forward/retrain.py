@@ -8,18 +8,19 @@ The agent knows the reward and the frozen cost, nothing else; what counts is how
 A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow for ever and drown the reward, so that
 `charge` (on the command line: --as) says what the agent is charged for a step of cost c, and what it may spend:
 
+    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0: a set with a soft edge. top is the largest
+             cost of what the run's learner tried. Nothing that a demonstration usually does costs anything, and the
+             most expensive state costs 1, like the true cost
     set      1 if the step is forbidden, else 0, with a budget of 0: the agent keeps to the set as `rcpo` keeps to the
              true constraint. Forbidden is c > tau, and what the cost knows nothing about: inputs that are not finite,
              or well outside of everything that its run has seen
     price    c, at a constant price: the agent maximises  R - price c.  The price is the cost's `unit`, with which the
              cost was learned
-    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0: a set with a soft edge. top is the largest
-             cost of what the run's learner tried. Nothing that a demonstration usually does costs anything, and the
-             most expensive state costs 1, like the true cost
     budget   c itself, with a budget of what a demonstrated step costs on average
     raw      c itself, with the settings' own budget; multiplier="fixed" makes it the penalised reward  R - lam u c
 
-tau is the threshold of the cost (its own, or that of `tacit calibrate`), or without one `calibration.usual_threshold`.
+tau is the threshold of the cost (its own, or that of `tacit calibrate`), or without one the usual threshold of
+`tacit.cost.calibration`.
 
 The run folder keeps its own copy of the cost (model/frozen.safetensors, with the charge on its card), so that it can be
 resumed when the run that it came from is gone.
@@ -37,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost.calibration import scores, step_costs, usual_threshold
+from tacit.cost.calibration import scores, set_threshold, step_costs, usual_threshold
 from tacit.cost.card import ranges
 from tacit.cost.table import TableCost
 from tacit.demos import Demonstrations, load, save
@@ -67,14 +68,14 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: bool = False
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Literal["set", "price", "excess", "budget", "raw"] = "set"
-    """How the cost is used: as a set of forbidden steps (set), as a price on top of the reward (price), as a set with a
-    soft edge (excess), with the mean cost of a demonstrated step as budget (budget), or with the budget of the settings
-    (raw)."""
+    charge: Literal["excess", "set", "price", "budget", "raw"] = "excess"
+    """How the cost is used: as a set of forbidden steps with a soft edge (excess) or a hard one (set), as a price on
+    top of the reward (price), with the mean cost of a demonstrated step as budget (budget), or with the budget of the
+    settings (raw)."""
     price: float = 0.0
     """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
     threshold: float | None = None
-    """Cost above which a step is forbidden, for charge "set" and "excess"; None: chosen as above."""
+    """Cost above which a step is forbidden, for charge "set" and "excess"; None: that of the cost, or the usual one."""
     unknown: Literal["forbidden", "free"] = "forbidden"
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
@@ -147,13 +148,13 @@ def charge_of(cost: Cost, source: Run, config: Config) -> Charge:
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
         width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
-    if config.threshold is not None:
-        tau = config.threshold
-    else:
-        tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
+    tau = cost.threshold if config.threshold is None else config.threshold
+    if tau is None:
+        choose = set_threshold if config.charge == "set" else usual_threshold
+        tau = choose(scores(cost, demos), top)
     charge = Charge(
         config.charge,
-        tau,
+        float(tau),
         top,
         float(step_costs(cost, demos).mean()),
         config.price or float(cost.unit),
