@@ -18,7 +18,7 @@ where floor is 0, or what random actions earn where returns are negative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,11 @@ class Fresh(Staged):
             if algo in (*INVERSE, BOX) and self.included(group, algo, seed)
         ]
 
+    def needed_by(self, labels: Iterable[str]) -> set[str]:
+        """The runs that learn the costs of these agents."""
+        parts = [label.split(": ", 1) for label in labels]
+        return {f"{group}: {algorithm_of(row)}" for group, row in parts if row not in (TRUE, NONE, BOX)}
+
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """One fresh agent for each cost and way to use it, and the references."""
         paths = paths_of(finished)
@@ -174,6 +179,12 @@ class Shift(Staged):
             for name, group in self._changed(quick)
             for algo in SHIFT_LEARNED
         ]
+
+    def needed_by(self, labels: Iterable[str]) -> set[str]:
+        """The runs that learn the costs of these agents; the clone uses the demonstrations of mce's."""
+        parts = [label.split(": ", 1) for label in labels]
+        algos = {(group, "mce" if row == "bc" else algorithm_of(row)) for group, row in parts}
+        return {f"{group}{SOURCE}: {algo}" for group, algo in algos if algo not in (TRUE, NONE)}
 
     def jobs(self, seeds: Sequence[int], quick: bool = False, finished: Sequence[Task] = ()) -> list[Job]:
         """One fresh agent for each cost and way to use it in the changed task; the references; the clone."""
