@@ -67,8 +67,8 @@ def plan(
 
     A run whose files are missing or unusable becomes a task that `can_run` refuses, with the reason. The first stage is
     left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the experiment says what its
-    runs need (`Staged.needed_by`), or the words also name runs of the first stage (the same robot, the same noise), only
-    those are planned.
+    runs need (`Staged.needed_by`), or the words also name runs of the first stage (the same robot, the same noise),
+    only those are planned.
     """
     with planning():
         if not isinstance(experiment, Staged):
