@@ -140,6 +140,12 @@ ALGORITHMS = {
             needs_demos=False,
             preset="reference",
         ),
+        Algorithm(
+            "box",
+            "the box around the demonstrations as constraint, a control without learning; any environment",
+            "tacit.forward.box",
+            preset="reference",
+        ),
         _deep("gacl", "a discriminator by adversarial training, PPO on reward + log D"),
         _deep("me-icrl", "maximum entropy with a feasibility network and PPO-Lagrangian (Malik 2021)"),
         _deep("vicrl", "a Beta posterior of feasibility and PPO-Lagrangian (Liu 2023)"),

@@ -43,6 +43,7 @@ from tacit.policy import Policy, TablePolicy
 from tacit.presets import settings
 from tacit.run import Run, disk, log, storage
 from tacit.run.find import find_run
+from tacit.run.naming import OTHER_SEED
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -234,6 +235,40 @@ class Learned:
         with self.run:
             refresh_explanation(self.run)
         return calibrations
+
+    def retrain(
+        self,
+        charge: Literal["excess", "set", "price", "budget", "raw"] = "excess",
+        *,
+        env: str | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        out: str | os.PathLike[str] | None = None,
+        **settings: Any,
+    ) -> Learned:
+        """A fresh agent from nothing on the frozen cost: what `tacit retrain` and `tacit transfer` do.
+
+        Args:
+            charge: The cost as a set of forbidden steps with a soft edge (excess) or a hard one (set), or as a price:
+                --as of the commands.
+            env: Another environment that has the inputs of the cost; without it, that of the run.
+            env_kwargs: Options of the other environment.
+            seed: Random seed; by default the run's seed + 1000.
+            out: Folder in which the run folder is made; by default that of the run.
+            settings: `total_steps`, `price`, `threshold` and others of PPO-Lagrangian.
+        """
+        config = self.run.config
+        options = config["env_kwargs"] if env is None and env_kwargs is None else env_kwargs
+        fresh, data = start_run(
+            "retrain",
+            config["env"] if env is None else env,
+            out=str(self.path.parent) if out is None else os.fspath(out),
+            env_kwargs=options,
+            seed=config["seed"] + OTHER_SEED if seed is None else seed,
+            settings={**settings, "charge": charge, "cost": str(self.path)},
+            command=f"Learned.retrain({charge!r})",
+        )
+        return Learned(fresh, execute(fresh, data))
 
     def plot(self, *features: str, ax: Axes | None = None) -> Axes:
         """The cost along one feature or over two, on matplotlib axes; by default those that the rule names first."""

@@ -57,7 +57,7 @@ def test_map_files_and_headers(tmp_path):
         ("colour: red\nSG\n", "line 1: unknown setting 'colour'"),
         ("moves: many\nSG\n", "line 1: moves must be a whole number, not 'many'"),
         ("moves: 5\nSG\n", "moves must be 4 or 8, not 5"),
-        ("reward: none\nSG\n", "reward must be 'paper' or 'liu', not 'none'"),
+        ("reward: none\nSG\n", "reward must be 'paper' or 'liu' or 'road', not 'none'"),
         ("horizon: 0\nSG\n", "horizon must be a whole number of steps, at least 1"),
     ],
 )

@@ -48,6 +48,7 @@ def test_the_table_of_tasks():
         "Pendulum": (4, 1, 100, "x_position < -0.015"),
         "Point": (9, 2, 150, "x_position <= -3"),
         "BrokenAnt": (29, 8, 500, "x_position < -3"),
+        "LevelHalfCheetah": (18, 6, 1000, "x_position < -3"),
     }
     ours = {name: (len(t.feature_names), t.nu, t.horizon, str(t.constraint)) for name, t in TASKS.items()}
     assert ours == table
@@ -72,6 +73,8 @@ def scalar_reward(name, before, after, action):
         return math.hypot(after[0], after[1]) + (1.0 if 0.2 <= after[2] <= 1.0 else 0.0) - 0.5 * effort
     if name == "HalfCheetah":
         return abs(after[0] - before[0]) / 0.05 - 0.1 * effort
+    if name == "LevelHalfCheetah":
+        return abs(after[0] - before[0]) / 0.05 - 0.1 * effort - 2.0 * abs(after[2])
     if name == "Swimmer":
         return abs(after[0] - before[0]) / 0.04 - 1e-4 * effort
     if name == "Walker":
@@ -103,6 +106,7 @@ def test_rewards_against_a_scalar_version(name):
         ("Pendulum", -0.015, 1, False),
         ("Point", -3.0, 1, True),
         ("BrokenAnt", -3.0, 1, False),
+        ("LevelHalfCheetah", -3.0, 1, False),
     ],
 )
 def test_the_constraint_at_its_boundary(name, bound, inside, on_bound):

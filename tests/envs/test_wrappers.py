@@ -73,6 +73,48 @@ def test_episodes_end_above_the_threshold():
         CostWrapper(Line(), rising(), terminate=True)
 
 
+def test_a_price_is_subtracted_and_a_set_counts_forbidden_steps():
+    """x is 0.6, 1.2, 1.8; the cost exceeds 1 from x = 1 on; the run has seen x up to 1.5, and a tenth of 1.5 more."""
+    cost = replace(rising(threshold=1.0), unit=0.5, card={"ranges": {"x": [0.0, 1.5]}})
+    move = np.array([0.6], np.float32)
+    env = CostWrapper(Line(), cost, charge="price")
+    env.reset(seed=0)
+    _, reward, *_, info = env.step(move)
+    assert reward == pytest.approx(1.0 - 0.5 * expected(0.6), rel=1e-5)
+    assert info["cost"] == pytest.approx(expected(0.6), rel=1e-5)
+
+    env = CostWrapper(Line(), cost, charge="set", penalty=3.0)
+    env.reset(seed=0)
+    steps = [env.step(move) for _ in range(3)]
+    assert [step[4]["cost"] for step in steps] == [0.0, 1.0, 1.0]
+    assert [step[1] for step in steps] == [1.0, -2.0, -2.0]
+    assert steps[1][4]["learned_cost"] == pytest.approx(expected(1.2), rel=1e-5)
+    assert [step[4]["unknown"] for step in steps] == [False, False, True]
+
+    envs = VectorCostWrapper(SyncVectorEnv([Line] * 2), cost, charge="set", penalty=3.0)
+    envs.reset(seed=0)
+    for step in steps:
+        _, rewards, _, _, info = envs.step(np.stack([move, 0 * move]))
+        assert info["cost"].tolist() == [step[4]["cost"], 0.0]
+        assert rewards.tolist() == [step[1], 1.0]
+        assert info["learned_cost"][0] == pytest.approx(step[4]["learned_cost"])
+    with pytest.raises(UserError, match="a set needs a threshold"):
+        CostWrapper(Line(), rising(), charge="set")
+    with pytest.raises(UserError, match="price or set"):
+        CostWrapper(Line(), cost, charge="prize")  # type: ignore[arg-type]
+
+
+def test_a_set_forbids_an_observation_that_is_not_a_number():
+    class Broken(Line):
+        def _obs(self):
+            return np.array([7.0, np.nan if self.t == 2 else 0.0])
+
+    env = CostWrapper(Broken(), rising(threshold=1.0), charge="set", terminate=True)
+    env.reset(seed=0)
+    ends = [env.step(np.zeros(1, np.float32)) for _ in range(2)]
+    assert [(end[4]["cost"], end[2]) for end in ends] == [(0.0, False), (1.0, True)]
+
+
 def test_a_threshold_of_zero_is_one():
     env = CostWrapper(Line(), rising(threshold=5.0), threshold=0.0)
     env.reset()

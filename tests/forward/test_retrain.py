@@ -103,7 +103,7 @@ def folders(out: Path) -> list[Path]:
 
 def test_excess_is_free_for_demonstrations_and_1_at_most(tmp_path):
     source = source_run(tmp_path)
-    charge = retrain.charge_of(fence(), source, "excess")
+    charge = retrain.charge_of(fence(), source, retrain.Config(charge="excess"))
     assert charge.top == pytest.approx(5.0, abs=1e-4)
     assert charge.threshold == pytest.approx(0.5, abs=1e-4)  # a tenth of it: demonstrations cost next to nothing
     assert 1e-4 < charge.budget < 0.1
@@ -112,9 +112,9 @@ def test_excess_is_free_for_demonstrations_and_1_at_most(tmp_path):
     found = charged(obs, obs, obs)
     assert found == pytest.approx([1.0, (2.5 - 0.5) / 4.5, 0.0, 0.0], abs=1e-5)
     assert found[2] == found[3] == 0.0  # exactly, or a multiplier would grow for ever
-    raw = retrain.charge_of(fence(), source, "raw").of(fence())(obs, obs, obs)
+    raw = retrain.charge_of(fence(), source, retrain.Config(charge="raw")).of(fence())(obs, obs, obs)
     assert raw[2] > 0
-    calibrated = retrain.charge_of(replace(fence(), threshold=2.5), source, "excess")
+    calibrated = retrain.charge_of(replace(fence(), threshold=2.5), source, retrain.Config(charge="excess"))
     assert calibrated.threshold == 2.5
 
 
@@ -122,18 +122,20 @@ def test_a_cost_that_forbids_nothing_is_refused(tmp_path):
     flat = replace(fence(), slopes=np.zeros((1, 1), np.float32), offsets=np.zeros((1, 1), np.float32))
     source = source_run(tmp_path, flat)
     with pytest.raises(UserError, match="forbids nothing"):
-        retrain.charge_of(flat, source, "excess")
-    assert retrain.charge_of(flat, source, "budget").budget == pytest.approx(2.5)
+        retrain.charge_of(flat, source, retrain.Config(charge="excess"))
+    assert retrain.charge_of(flat, source, retrain.Config(charge="budget")).budget == pytest.approx(2.5)
 
 
 def test_a_cost_that_forbids_nothing_counts_in_experiments(tmp_path):
     """Left out, it would flatter its method: the seeds that are left are those where the cost was good."""
     flat = replace(fence(), slopes=np.zeros((1, 1), np.float32), offsets=np.zeros((1, 1), np.float32))
-    charge = retrain.charge_of(flat, source_run(tmp_path, flat), "excess", free=True)
+    charge = retrain.charge_of(flat, source_run(tmp_path, flat), retrain.Config(charge="excess", free=True))
     assert charge.nothing
     obs = np.array([[-4.0], [3.0]], np.float32)
     assert charge.of(flat)(obs, obs, obs).tolist() == [0.0, 0.0]
-    assert not retrain.charge_of(fence(), source_run(tmp_path / "b"), "excess", free=True).nothing
+    assert not retrain.charge_of(
+        fence(), source_run(tmp_path / "b"), retrain.Config(charge="excess", free=True)
+    ).nothing
     run, demos = launch.start_run(
         "retrain",
         LINE,
@@ -142,10 +144,41 @@ def test_a_cost_that_forbids_nothing_counts_in_experiments(tmp_path):
         settings={**FAST, "cost": str(source_run(tmp_path, flat).path), "free": True, "total_steps": 512},
     )
     summary = launch.execute(run, demos)
-    assert "nothing is charged" in summary["statement"]
+    assert "forbids nothing that its learner tried" in summary["statement"]
     from tacit.reproduce import columns
 
     assert columns.charges_nothing({"source": summary["source"]})
+
+
+def test_a_set_forbids_what_costs_more_than_the_threshold_and_the_unknown(tmp_path):
+    """The run has seen x from -4 to 4; a tenth of 8 beyond that is still known."""
+    source = source_run(tmp_path)
+    charge = retrain.charge_of(fence(), source, retrain.Config(charge="set"))
+    assert charge.seen == {"x": (pytest.approx(-4.8), pytest.approx(4.8))}
+    obs = np.array([[-4.0], [-0.9 + np.log(9) / 4 - 0.01], [-0.9 + np.log(9) / 4 + 0.01], [3.0]], np.float32)
+    assert charge.of(fence())(obs, obs, obs).tolist() == [1.0, 1.0, 0.0, 0.0]
+    strange = np.array([[4.7], [4.9], [np.nan], [np.inf]], np.float32)
+    assert charge.of(fence())(strange, strange, strange).tolist() == [0.0, 1.0, 1.0, 1.0]
+    free = retrain.charge_of(fence(), source, retrain.Config(charge="set", unknown="free"))
+    assert free.of(fence())(strange, strange, strange).tolist() == [0.0, 0.0, 1.0, 1.0]
+    # The state that the cost is about: here the one that is acted in.
+    current = replace(fence(), at="current")
+    assert charge.of(current)(obs, obs, obs[::-1]).tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_price_is_constant_and_in_units_of_reward(tmp_path):
+    cost = fence(unit=0.7)
+    config = retrain.Config(charge="price", forfeit=1.0, critics="single", multiplier="ascent")
+    charge = retrain.charge_of(cost, source_run(tmp_path, cost), config)
+    settings = retrain.engine_of(config, charge)
+    assert (settings.multiplier, settings.penalty_unit, settings.multiplier_init) == ("fixed", "reward", 0.7)
+    assert settings.forfeit == 0.0
+    obs = np.array([[-0.9]], np.float32)
+    assert charge.of(cost)(obs, obs, obs) == pytest.approx([2.5])
+    dearer = retrain.charge_of(cost, source_run(tmp_path, cost), replace(config, price=30.0))
+    assert retrain.engine_of(config, dearer).multiplier_init == 30.0
+    # As a set the engine's recipe stays as it is: that of `rcpo`.
+    assert retrain.engine_of(replace(config, charge="set"), replace(charge, kind="set")).forfeit == 1.0
 
 
 def test_parts_of_an_additive_cost_add_up():
@@ -208,7 +241,7 @@ def test_mistakes_write_nothing(tmp_path, capsys):
         ([str(source.path), "--to", LINE, "--set", "multiplyer=3"], "did you mean 'multiplier'"),
         (
             [str(source.path), "--to", LINE, "--set", "charge=budget"],
-            "a place of its own on the command line: --charge",
+            "a place of its own on the command line: --as",
         ),
         ([str(source.path), "--to", LINE, "--set", "total_steps=9"], "--steps"),
         ([str(source.path), "--to", LINE, "--steps", "0"], "total_steps must be at least 1"),
@@ -270,6 +303,8 @@ def trained(tmp_path_factory):
     source = source_run(out)
     arguments = {
         "fence": ["retrain", str(source.path), "--steps", "24576", *SET],
+        "set": ["retrain", str(source.path), "--steps", "24576", "--as", "set", *SET],
+        "price": ["retrain", str(source.path), "--steps", "24576", "--as", "price", *SET, "price=3"],
         "nothing": ["retrain", str(source.path), "--steps", "24576", "--charge", "raw", *SET, *FREE],
         "plane": ["transfer", str(source.path), "--to", PLANE, "--steps", "24576", *SET],
     }
@@ -290,7 +325,7 @@ def trained(tmp_path_factory):
 def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
     """Twenty steps of at most 0.2 to the right earn up to 42; to the left half as much again, beyond -1 forbidden."""
     table = {name: summary["table"]["learned, deterministic"] for name, (_, summary) in trained.items()}
-    for name in ("fence", "plane"):
+    for name in ("fence", "plane", "set", "price"):
         assert table[name]["violation_rate_episode"]["value"] == 0.0
         assert table[name]["return"]["value"] > 20
     assert table["nothing"]["violation_rate_episode"]["value"] == 1.0
@@ -300,6 +335,9 @@ def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
 def test_the_folder_says_what_was_tested(trained):
     run, summary = trained["fence"]
     assert summary["source"]["charge"]["kind"] == "excess"
+    hard = trained["set"][1]
+    assert hard["source"]["charge"]["kind"] == "set"
+    assert "A step that costs more than 0.5 or lies outside of what was seen of x is forbidden" in hard["statement"]
     assert "where it was learned" in summary["statement"]
     assert "demonstrations" in summary["table"]
     assert run.config["config"]["cost"] == summary["source"]["run"]

@@ -12,7 +12,9 @@ import pytest
 from interop_helpers import COSTS, POLICIES, random_policy
 from tacit import demos
 from tacit.cli import main
-from tacit.cost import LearnedCost
+from tacit.cost import Inputs, LearnedCost, box_cost
+from tacit.cost.terms import Term
+from tacit.envs.wrappers import CostWrapper
 from tacit.errors import UserError
 from tacit.policy import Interface, Policy
 from tacit.run import Run
@@ -21,7 +23,8 @@ torch = pytest.importorskip("torch")
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 
 from safetensors.torch import load_file  # noqa: E402
-from stable_baselines3 import PPO  # noqa: E402
+from stable_baselines3 import PPO, SAC  # noqa: E402
+from stable_baselines3.common.env_checker import check_env  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: E402
 
 from tacit.interop import sb3  # noqa: E402
@@ -177,3 +180,48 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     module.load_state_dict(load_file(out / "cost.safetensors"))
     rows = np.random.default_rng(0).standard_normal((9, 7)).astype(np.float32)
     np.testing.assert_allclose(module(torch.tensor(rows)).detach().numpy(), cost.of_rows(rows), rtol=1e-5)
+
+
+def disc_cost() -> LearnedCost:
+    """The frozen cost of a run on Nav, by hand: 5 in the hidden disc, falling to 0 within 0.4 around it."""
+    places = np.linspace(-3, 3, 31, dtype=np.float32)
+    distance = np.hypot(*np.meshgrid(places, places, indexing="ij"))
+    values = np.clip(5.0 * (1.4 - distance) / 0.4, 0.0, 5.0).astype(np.float32)
+    names = ("x", "y", "vx", "vy", "goal_dx", "goal_dy")
+    inputs = Inputs(names, tuple(range(6)), 6, 0, np.zeros(6, np.float32), np.ones(6, np.float32), squash=False)
+    none = np.zeros((6, 0), np.float32)
+    term = Term(("x", "y"), (0, 1), (places, places), values)
+    return LearnedCost(inputs, np.zeros(0, np.float32), none, none, terms=(term,), threshold=1.0, unit=0.1)
+
+
+def swimmer_cost() -> LearnedCost:
+    """The box around the demonstrations of a robot."""
+    data = demos.load(demos.shipped("tacit/Swimmer-v0"))
+    return box_cost(data.card["feature_names"], data.observations[data.rows_before + 1])
+
+
+@pytest.mark.parametrize("agent", [PPO, SAC])
+@pytest.mark.parametrize(("task", "cost"), [("tacit/Nav-v0", disc_cost()), ("tacit/Swimmer-v0", swimmer_cost())])
+def test_their_agents_learn_with_a_frozen_cost(agent: Any, task: str, cost: LearnedCost) -> None:
+    """As a set: a forbidden step is the last of its episode and is paid for; what SB3 stores is what the cost says."""
+    settings = {"n_steps": 256, "n_epochs": 1} if agent is PPO else {"learning_starts": 100, "train_freq": 64}
+    env = CostWrapper(gym.make(task), cost, charge="set", penalty=30.0, terminate=True)
+    check_env(env, skip_render_check=True)
+    seen: list[tuple[float, bool, float, np.ndarray]] = []
+
+    def note(variables: dict[str, Any], _: dict[str, Any]) -> bool:
+        info, ended = variables["infos"][0], bool(variables["dones"][0])
+        after = info["terminal_observation"] if ended else variables["new_obs"][0]
+        seen.append((info["cost"], ended, float(variables["rewards"][0]), np.asarray(after)))
+        return True
+
+    model = agent("MlpPolicy", env, batch_size=64, seed=0, device="cpu", **settings)
+    before = [weight.clone() for weight in model.policy.actor.parameters()] if agent is SAC else None
+    model.learn(1024, callback=note)
+    costs, ends, rewards, after = (np.array(column) for column in zip(*seen, strict=True))
+    assert set(costs) == {0.0, 1.0}, "the agent meets what is forbidden"
+    np.testing.assert_array_equal(costs == 1.0, cost(after) > cost.threshold)
+    assert ends[costs == 1.0].all()
+    assert rewards[costs == 1.0].max() < -20 < rewards[costs == 0.0].min()
+    if before is not None:
+        assert any(not torch.equal(a, b) for a, b in zip(before, model.policy.actor.parameters(), strict=True))

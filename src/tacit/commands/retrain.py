@@ -3,13 +3,16 @@
   tacit retrain RUN [--steps N] [--seed S]
 
 This tests whether the cost works without the policy that it was learned with. The agent starts untrained, with another
-seed. It pays the frozen cost as the reference `rcpo` pays the true cost. The same command again skips a finished test
-and resumes an interrupted one.
+seed. By default the cost is a set of forbidden steps with a soft edge (--as excess). The agent keeps to it as the
+reference `rcpo` keeps to the true constraint. The same command again skips a finished test and resumes an interrupted
+one.
 
 Examples:
   tacit retrain runs/mce-halfcheetah-s0-3fa1b2c4
   tacit retrain mce-halfcheetah-s0-3fa1b2c4 --steps 200000 --seed 7
-  tacit retrain RUN --charge raw --set multiplier=fixed multiplier_init=1      the penalised reward
+  tacit retrain RUN --as set                    steps above the threshold are forbidden
+  tacit retrain RUN --as price                  reward - price x cost, with the price of the run
+  tacit retrain RUN --as price --set price=30   the same with another price
 """
 
 from __future__ import annotations
@@ -26,10 +29,8 @@ from tacit.envs.options import check_env
 from tacit.errors import UserError
 from tacit.launch import execute, start_run
 from tacit.run import Run
+from tacit.run.naming import OTHER_SEED
 from tacit.run.sinks import names_of, observed
-
-OTHER_SEED = 1000
-"""This number is added to the run's seed, because the same seed would give the same first network."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,12 @@ class FreshAgent:
     """Random seed of the fresh agent. Default: the run's seed + 1000."""
     which: Literal["cost", "map"] = "cost"
     """Use the cost that drove the policy, or the additive map."""
-    charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent pays: the cost above the threshold (excess) or above the demonstrations' mean (budget), or all
-    of the cost (raw)."""
+    charge: Annotated[
+        Literal["excess", "set", "price", "budget", "raw"], tyro.conf.arg(name="as", aliases=["--charge"])
+    ] = "excess"
+    """How the cost is used. set: steps above its threshold are forbidden. excess: the same with a soft edge. price: the
+    agent maximises reward - price x cost. For comparison: the mean cost of demonstrations as budget (budget), or the
+    settings' own (raw)."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"
@@ -75,7 +79,7 @@ class FreshAgent:
         """The settings that were given; UserError where --set gives what has an option of its own."""
         others |= {"which": self.which, "charge": self.charge}
         given = key_values(self.set, "--set")
-        own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others}
+        own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others} | {"charge": "--as"}
         for name in given:
             if name in own:
                 raise UserError(

@@ -116,6 +116,16 @@ def usual_threshold(scores: ArrayLike, highest: float, delta: float = 0.1) -> fl
     return max(float(ordered[rank - 1]), 0.1 * highest)
 
 
+def set_threshold(scores: ArrayLike, highest: float) -> float:
+    """The usual threshold, for a cost that is used as a set of forbidden steps.
+
+    Where chance pushes demonstrators over the edge now and then (a slippery floor), a tenth of them reach costs near
+    the highest. Their largest costs then say nothing about the edge, and those of the better half count.
+    """
+    usual = usual_threshold(scores, highest)
+    return usual if usual <= 0.5 * highest else usual_threshold(scores, highest, delta=0.5)
+
+
 def step_costs(cost: Cost, demos: Demonstrations) -> NDArray[Any]:
     """(steps,) cost of each step of the demonstrations."""
     rows = demos.rows_before + (1 if cost.at == "next" else 0)

@@ -108,6 +108,13 @@ class LearnedCost:
         return self.inputs.names
 
     @property
+    def read_names(self) -> tuple[str, ...]:
+        """The inputs that the cost depends on: of a sum of terms, only those of its terms."""
+        if not self.is_sum:
+            return self.names
+        return tuple(name for name in self.names if any(name in term.names for term in self.terms))
+
+    @property
     def reads_actions(self) -> bool:
         return self.inputs.reads_actions
 

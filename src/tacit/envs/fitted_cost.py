@@ -6,11 +6,15 @@ that lies outside of everything seen. Such an observation is *unknown*, and unkn
     fitted = FittedCost(cost, env)
     judgement = fitted.judge(rows)         # costs, and which rows are unknown and why
     judgement.forbidden(threshold)
+
+A cost is used as a *price*, reward - price x cost, or as a *set*: a step is forbidden or it is not. For a set, all that
+lies well outside of what the run of the cost has seen is unknown (`limits`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +34,10 @@ Flags = NDArray[np.bool_]
 Cost = LearnedCost | TableCost
 Seen = tuple[ArrayLike, ArrayLike]
 """(low, high): the lowest and highest value of each input of a cost that was ever seen, in the order of its names."""
+Limits = Mapping[str, Sequence[float]]
+"""{input: (low, high)}; an input that is not named has no limits."""
+MARGIN = 0.1
+"""How far beyond the seen range of an input a set reaches, in widths of that range. A run keeps only some steps."""
 
 
 @dataclass(frozen=True)
@@ -51,33 +59,18 @@ class Judgement:
         return self.unknown if threshold is None else self.unknown | (self.cost > threshold)
 
 
-class FittedCost:
-    """A cost with its inputs in the columns of an environment. UserError if they do not fit.
+class Judge:
+    """What a cost says about rows of observations that have its own layout.
 
     Args:
         cost: a learned cost.
-        env: the environment, single or vector.
         seen: (low, high) of the inputs; what lies outside is unknown. Without it, `cost.card["seen"]` if there is one.
             `(-inf, inf)` turns the check off.
     """
 
-    def __init__(self, cost: Cost, env: gym.Env[Any, Any] | VectorEnv, seen: Seen | None = None) -> None:
-        self.cost = fitted(cost, env)
-        self.space, _ = _spaces(env)
-        self.low, self.high = _seen_range(self.cost, seen)
-
-    def row(self, obs: Any) -> Any:
-        """One observation as the cost reads it."""
-        space = self.space
-        plain = isinstance(space, gym.spaces.Discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) == 1)
-        return obs if plain else gym.spaces.flatten(space, obs)
-
-    def rows(self, env: VectorEnv, obs: Any) -> Array:
-        """The observations of the copies of a vector environment as the cost reads them."""
-        if isinstance(self.space, gym.spaces.Dict | gym.spaces.Tuple):
-            return np.stack([self.row(one) for one in iterate(env.observation_space, obs)])
-        rows = np.asarray(obs)
-        return rows if isinstance(self.space, gym.spaces.Discrete) else rows.reshape(env.num_envs, -1)
+    def __init__(self, cost: Cost, seen: Seen | None = None) -> None:
+        self.cost = cost
+        self.low, self.high = _seen_range(cost, seen)
 
     def judge(self, obs: Array, act: Array | None = None) -> Judgement:
         """Of rows of observations (n, ...) and, if the cost reads them, of actions (n, ...)."""
@@ -94,14 +87,14 @@ class FittedCost:
         reasons = [""] * len(rows)
         for i in np.flatnonzero(~(sound & inside.all(axis=-1) & np.isfinite(values))):
             reasons[i] = self._reason(rows[i], finite[i], inside[i])
-        return Judgement(np.where(sound, values, _highest(cost)), tuple(reasons))
+        return Judgement(np.where(sound, values, highest(cost)), tuple(reasons))
 
     def _judge_table(self, cost: TableCost, obs: Array, act: Array | None) -> Judgement:
         sound: Flags = np.all(np.isfinite(obs).reshape(len(obs), -1), axis=-1)
         known = obs if sound.all() else np.where(sound.reshape(-1, *[1] * (obs.ndim - 1)), obs, cost.cells[0])
         values = np.asarray(cost(known, act if cost.reads_actions else None), dtype=np.float64)
         reasons = tuple("" if fine else "the observation is not finite" for fine in sound)
-        return Judgement(np.where(sound, values, _highest(cost)), reasons)
+        return Judgement(np.where(sound, values, highest(cost)), reasons)
 
     def _reason(self, row: Array, finite: Flags, inside: Flags) -> str:
         assert isinstance(self.cost, LearnedCost)
@@ -115,6 +108,27 @@ class FittedCost:
         i = int(np.flatnonzero(~inside)[0])
         value = row[inputs.columns[i]]
         return f"{inputs.names[i]} = {value:.6g} is outside of what was seen ({self.low[i]:.6g} to {self.high[i]:.6g})"
+
+
+class FittedCost(Judge):
+    """A cost with its inputs in the columns of an environment. UserError if they do not fit."""
+
+    def __init__(self, cost: Cost, env: gym.Env[Any, Any] | VectorEnv, seen: Seen | None = None) -> None:
+        super().__init__(fitted(cost, env), seen)
+        self.space, _ = _spaces(env)
+
+    def row(self, obs: Any) -> Any:
+        """One observation as the cost reads it."""
+        space = self.space
+        plain = isinstance(space, gym.spaces.Discrete) or (isinstance(space, gym.spaces.Box) and len(space.shape) == 1)
+        return obs if plain else gym.spaces.flatten(space, obs)
+
+    def rows(self, env: VectorEnv, obs: Any) -> Array:
+        """The observations of the copies of a vector environment as the cost reads them."""
+        if isinstance(self.space, gym.spaces.Dict | gym.spaces.Tuple):
+            return np.stack([self.row(one) for one in iterate(env.observation_space, obs)])
+        rows = np.asarray(obs)
+        return rows if isinstance(self.space, gym.spaces.Discrete) else rows.reshape(env.num_envs, -1)
 
 
 def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
@@ -140,6 +154,33 @@ def fitted(cost: Cost, env: gym.Env[Any, Any] | VectorEnv) -> Cost:
             f"of the environment have {gym.spaces.flatdim(space)} and no names; give it feature_names, or another cost"
         )
     return cost
+
+
+def limits(cost: Cost, ranges: Limits) -> dict[str, tuple[float, float]]:
+    """{input: (low, high)} beyond which a set forbids: the seen ranges, widened by MARGIN. Unread inputs have none."""
+    if isinstance(cost, TableCost):
+        return {}
+    ends = {name: (float(ranges[name][0]), float(ranges[name][1])) for name in cost.read_names if name in ranges}
+    return {name: (low - MARGIN * (high - low), high + MARGIN * (high - low)) for name, (low, high) in ends.items()}
+
+
+def seen_of(cost: Cost, named: Limits) -> Seen | None:
+    """Limits in the form that `Judge` takes; None for a table, which knows all of its states."""
+    if isinstance(cost, TableCost):
+        return None
+    ends = [named.get(name, (-math.inf, math.inf)) for name in cost.names]
+    return [end[0] for end in ends], [end[1] for end in ends]
+
+
+def seen_of_set(cost: Cost) -> Seen | None:
+    """What a set takes for known: `cost.card["seen"]`, or else what its run has seen, widened."""
+    recorded = cost.card.get("ranges")
+    if "seen" in cost.card or not isinstance(recorded, Mapping):
+        return None
+    try:
+        return seen_of(cost, limits(cost, recorded))
+    except (TypeError, ValueError, IndexError):
+        raise UserError('the card of this cost is damaged: "ranges" must have two numbers for each input') from None
 
 
 def threshold_of(cost: Cost, given: float | None) -> float | None:
@@ -193,7 +234,7 @@ def _seen_range(cost: Cost, seen: Seen | None) -> tuple[Array, Array]:
         raise UserError('the card of this cost is damaged: "seen" must have a low and a high for each input') from None
 
 
-def _highest(cost: Cost) -> float:
+def highest(cost: Cost) -> float:
     """The highest cost that there can be; for features without a ceiling, that of one at the clip."""
     if isinstance(cost, TableCost):
         return float(cost.table.max())

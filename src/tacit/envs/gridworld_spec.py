@@ -35,7 +35,10 @@ REWARDS = {
     # scheme: (reward of an ordinary step, reward of the step that reaches the goal, horizon unless given)
     "paper": (-1.0, 1.0, 200),
     "liu": (0.0, 1.0, 50),
+    "road": (-1.0, 1.0, 200),
 }
+ROAD = -0.2
+"""Reward of a step into the lowest row with reward "road"."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class GridworldSpec:
     slip_rule: str = "paper"
     """"paper", or "liu": impossible moves dropped, the rest renormalised (slip = 1 - their transition_prob)."""
     reward: str = "paper"
-    """"paper": -1 per step, +1 for reaching the goal; "liu": 0 and 1."""
+    """"paper": -1 per step, +1 for reaching the goal; "liu": 0 and 1; "road": as "paper", but
+    only -0.2 per step in the lowest row."""
     horizon: int = 200
     """Steps after which an episode is truncated."""
     discount: float = 0.99
@@ -199,7 +203,9 @@ class GridworldSpec:
     def entry_rewards(self) -> np.ndarray:
         """(S,) reward of a step that ends in each state."""
         step, goal, _ = REWARDS[self.reward]
-        return np.where(np.arange(self.n_states) == self.goal, goal, step)
+        lowest = self.cells[:, 0] == self.shape[0] - 1
+        ordinary = np.where(lowest & (self.reward == "road"), ROAD, step)
+        return np.where(np.arange(self.n_states) == self.goal, goal, ordinary)
 
     @cached_property
     def entry_costs(self) -> np.ndarray:

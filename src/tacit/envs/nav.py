@@ -6,10 +6,12 @@ must not be entered.
 
     env = gymnasium.make("tacit/Nav-v0", shape="ell")
     env = gymnasium.make("tacit/Nav-v0", shape=[{"disc": [1, 0, 0.5]}, {"box": [-2, -1, -1, 1]}])
+    env = gymnasium.make("tacit/Nav-v0", starts=[-3, -3, -1, 3], goals=[1, -3, 3, 3], top_speed=2.0)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -48,11 +50,13 @@ FAMILY = task_family(
 )
 
 
-def move_point(position: Array, velocity: Array, actions: Array, half_width: float) -> tuple[Array, Array]:
+def move_point(
+    position: Array, velocity: Array, actions: Array, half_width: float, top_speed: float = TOP_SPEED
+) -> tuple[Array, Array]:
     """(positions, velocities) of point masses (..., 2) after one step; a border stops the speed towards it."""
     velocity = velocity + DT * ACCELERATION * actions
     speed = np.sqrt((velocity**2).sum(axis=-1, keepdims=True))
-    velocity = velocity * np.minimum(1.0, TOP_SPEED / np.maximum(speed, 1e-12))
+    velocity = velocity * np.minimum(1.0, top_speed / np.maximum(speed, 1e-12))
     free = position + DT * velocity
     reached = np.clip(free, -half_width, half_width)
     return reached, np.where(reached == free, velocity, 0.0)
@@ -78,20 +82,33 @@ class Nav(Task):
     feature_names = ("x", "y", "vx", "vy", "goal_dx", "goal_dy")
     dt = DT
     action_size = 2
-    high = np.array([HALF_WIDTH, HALF_WIDTH, TOP_SPEED, TOP_SPEED, 2 * HALF_WIDTH, 2 * HALF_WIDTH]) + 1e-6
-    low = -high
 
-    def __init__(self, shape: str | Sequence[Shape] = "disc", horizon: int = 200) -> None:
+    def __init__(
+        self,
+        shape: str | Sequence[Shape] = "disc",
+        horizon: int = 200,
+        *,
+        starts: Sequence[float] | None = None,
+        goals: Sequence[float] | None = None,
+        top_speed: float = TOP_SPEED,
+    ) -> None:
         if isinstance(shape, str) and shape not in SHAPES:
             raise UserError(f"shape is one of {', '.join(SHAPES)} or a list of shapes, not {shape!r}")
         self.shapes = read_shapes(SHAPES[shape] if isinstance(shape, str) else shape)
         self.horizon = whole_number("horizon", horizon)
+        self.starts, self.goals = _area("starts", starts), _area("goals", goals)
+        self.top_speed = float(top_speed)
+        if not 0 < self.top_speed < np.inf:
+            raise UserError(f"top_speed must be a positive number, not {top_speed!r}")
+        ends = [HALF_WIDTH, HALF_WIDTH, self.top_speed, self.top_speed, 2 * HALF_WIDTH, 2 * HALF_WIDTH]
+        self.high = np.array(ends) + 1e-6
+        self.low = -self.high
         self.rule = Rule(text=f"inside {_described(self.shapes)}", predicate=lambda obs: self.shapes.inside(obs[:, :2]))
 
     def draw(self, rng: np.random.Generator) -> Array:
         """A start and a goal that are far apart and clear of the shapes."""
         for _ in range(DRAWS):
-            both = rng.uniform(-0.95 * HALF_WIDTH, 0.95 * HALF_WIDTH, size=(2, 2))
+            both = rng.uniform((self.starts[:2], self.goals[:2]), (self.starts[2:], self.goals[2:]))
             if np.hypot(*(both[1] - both[0])) > FAR and not self.shapes.inside(both, CLEARANCE).any():
                 return np.concatenate([both[0], np.zeros(2), both[1]])
         raise UserError(f"{ENV_ID}: the shapes leave no room for a start and a goal that are {FAR:g} apart")
@@ -99,7 +116,7 @@ class Nav(Task):
     def advance(self, state: Array, actions: Array) -> Moved:
         """Move, and pay for the progress."""
         goal = state[:, 4:]
-        position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH)
+        position, velocity = move_point(state[:, :2], state[:, 2:4], actions, HALF_WIDTH, self.top_speed)
         return Moved(np.concatenate([position, velocity, goal], axis=1), *progress(goal, state, position))
 
     def observe(self, state: Array) -> Array:
@@ -121,6 +138,17 @@ class Nav(Task):
         plane.line([state[:2], state[:2] + 0.5 * state[2:4]], AGENT)
         plane.disc(state[0], state[1], 0.08, AGENT)
         return plane.pixels()
+
+
+def _area(name: str, corners: Sequence[float] | None) -> Array:
+    """(x0, y0, x1, y1) in which starts or goals are drawn; by default nearly the whole arena."""
+    inner = 0.95 * HALF_WIDTH
+    if corners is None:
+        return np.array([-inner, -inner, inner, inner])
+    area = np.asarray(corners, np.float64)
+    if area.shape != (4,) or not np.isfinite(area).all() or not (area[:2] < area[2:]).all():
+        raise UserError(f"{name} is a box [x0, y0, x1, y1] with x0 < x1 and y0 < y1, not {corners!r}")
+    return np.clip(area, -inner, inner)
 
 
 def _described(shapes: Shapes) -> str:
@@ -147,11 +175,11 @@ class NavExpert:
     the shapes. So it never enters them, whatever its style.
     """
 
-    BRAKING_STEPS = 6
-    """Steps until the mass stands still from the top speed."""
-
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.shapes = Nav(options.get("shape", "disc")).shapes
+        self.top_speed = float(options.get("top_speed", TOP_SPEED))
+        # Until the mass stands still from the top speed, and one more.
+        self.braking_steps = 1 + math.ceil(self.top_speed / (DT * ACCELERATION) - 1e-9)
         self.way = ShortestWay(self.shapes, HALF_WIDTH, CLEARANCE)
         angles = np.linspace(0.0, 2 * np.pi, 16, endpoint=False)
         self.others = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -164,7 +192,7 @@ class NavExpert:
         style = self.style.draw(len(state), rng)
         heading = self.way.next_point(position, goal) - position
         angle = np.arctan2(heading[:, 1], heading[:, 0]) + 0.08 * style[:, 0]
-        speed = TOP_SPEED * (0.96 + 0.03 * style[:, 1])
+        speed = self.top_speed * (0.96 + 0.03 * style[:, 1])
         wanted = actions_towards(velocity, speed[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1))
         wanted = np.clip(wanted + 0.03 * rng.normal(size=wanted.shape), -1.0, 1.0)
         return self._safe(position, velocity, wanted).astype(np.float32)
@@ -174,11 +202,12 @@ class NavExpert:
         brake = actions_towards(velocity, np.zeros_like(velocity))
         n, others = len(wanted), len(self.others)
         tried = np.concatenate([wanted[:, None], brake[:, None], np.broadcast_to(self.others, (n, others, 2))], axis=1)
-        at, moving = move_point(position[:, None], velocity[:, None], tried, HALF_WIDTH)
+        at, moving = move_point(position[:, None], velocity[:, None], tried, HALF_WIDTH, self.top_speed)
         # Actions are given as 32-bit floats, and so are observations: a hair more than the shapes.
         hit = self.shapes.inside(at, 1e-3)
-        for _ in range(self.BRAKING_STEPS):
-            at, moving = move_point(at, moving, actions_towards(moving, np.zeros_like(moving)), HALF_WIDTH)
+        for _ in range(self.braking_steps):
+            brakes = actions_towards(moving, np.zeros_like(moving))
+            at, moving = move_point(at, moving, brakes, HALF_WIDTH, self.top_speed)
             hit |= self.shapes.inside(at, 1e-3)
         unlike = ((tried - wanted[:, None]) ** 2).sum(axis=-1) + np.where(hit, 1e3, 0.0)
         return np.asarray(tried[np.arange(n), unlike.argmin(axis=1)])

@@ -160,6 +160,11 @@ def _ant_reward(before: Array, after: Array, velocity: Array, action: Array) -> 
     return np.sqrt(x * x + y * y) + healthy - 0.5 * _squared(action)
 
 
+def _level_travel(before: Array, after: Array, velocity: Array, action: Array) -> Array:
+    """HalfCheetah's reward - 2 |pitch|: another gait pays, in the same world and under the same constraint."""
+    return _CHEETAH_TRAVEL(before, after, velocity, action) - 2.0 * np.abs(after[:, 2])
+
+
 def _pendulum_reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
     """1 if x <= -0.01, 0.1 if x >= 0, linear between."""
     # Full reward needs x <= -0.01 while the constraint is broken from -0.015 on: 5 mm are legal and fully rewarded.
@@ -226,6 +231,7 @@ _ANT = Task(
     camera={"distance": 8.0, "elevation": -25.0, "height": 0.5, "floor": 0.0},
 )
 
+_CHEETAH_TRAVEL = _travel(dt=0.05, control=0.1)
 _LEG = ("thigh", "shin", "foot")
 _CHEETAH = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("back", "front") for part in _LEG))
 _SWIMMER = ("x_position", "y_position", "heading", "joint_1", "joint_2")
@@ -233,25 +239,27 @@ _LIMB = ("thigh", "leg", "foot")
 _WALKER = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("right", "left") for part in _LIMB))
 _POINT = ("x_position", "y_position", "heading")
 
+_HALF_CHEETAH = Task(
+    name="HalfCheetah",
+    description="A planar two-legged runner that is paid for speed in either direction",
+    model="half_cheetah.xml",
+    frame_skip=5,
+    dt=0.05,
+    horizon=1000,
+    position_names=_CHEETAH,
+    velocity_names=_velocities(_CHEETAH),
+    action_names=_CHEETAH[3:],
+    reward=_CHEETAH_TRAVEL,
+    constraint=Rule("x_position", "<", -3.0),
+    reset_qvel_normal=True,
+    camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
+)
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         _ANT,
-        Task(
-            name="HalfCheetah",
-            description="A planar two-legged runner that is paid for speed in either direction",
-            model="half_cheetah.xml",
-            frame_skip=5,
-            dt=0.05,
-            horizon=1000,
-            position_names=_CHEETAH,
-            velocity_names=_velocities(_CHEETAH),
-            action_names=_CHEETAH[3:],
-            reward=_travel(dt=0.05, control=0.1),
-            constraint=Rule("x_position", "<", -3.0),
-            reset_qvel_normal=True,
-            camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
-        ),
+        _HALF_CHEETAH,
         Task(
             name="Swimmer",
             description="A three-link swimmer in a viscous plane that is paid for speed in either direction",
@@ -327,6 +335,12 @@ TASKS: dict[str, Task] = {
             name="BrokenAnt",
             description="The ant with both legs on the -x side dead (for transfer)",
             dead_actions=(4, 5, 6, 7),
+        ),
+        replace(
+            _HALF_CHEETAH,
+            name="LevelHalfCheetah",
+            description="The runner that is also paid for a level trunk (for transfer)",
+            reward=_level_travel,
         ),
     )
 }

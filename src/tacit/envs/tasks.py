@@ -91,12 +91,17 @@ def task_family(module: str, name: str, horizon: int, *, constraint: str, observ
 
 
 def completed(task: type[Task], options: Mapping[str, Any]) -> Options:
-    """The options of a task's environments, checked, with the defaults."""
+    """The options of a task's environments, checked, with the defaults.
+
+    Options that are keyword-only were added later: at their default they are left out, so that the names of earlier
+    runs stay the same.
+    """
     parameters = inspect.signature(task).parameters
     defaults = {name: list(p.default) if isinstance(p.default, tuple) else p.default for name, p in parameters.items()}
     complete = {**defaults, **options}
     task(**{name: complete[name] for name in defaults})
-    return complete
+    later = {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY and complete[name] == p.default}
+    return {name: value for name, value in complete.items() if name not in later}
 
 
 def _spaces(task: Task) -> tuple[gym.spaces.Box, gym.spaces.Box]:

@@ -1,6 +1,9 @@
 """Wrap an environment with a learned cost: report it, charge it, stop at it, or keep to it.
 
     env = CostWrapper(env, cost)                               info["cost"] after every step
+    env = CostWrapper(env, cost, charge="price")               reward - price x cost
+    env = CostWrapper(env, cost, charge="set")                 info["cost"] is 1 in a forbidden step, else 0
+    env = CostWrapper(env, cost, charge="set", penalty=30 * cost.unit, terminate=True)    for any agent
     env = CostWrapper(env, cost, penalty=10.0, terminate=True) reward - 10 cost; a step above the threshold ends
     envs = VectorCostWrapper(envs, cost)                       the same for a vector environment
     env = ShieldWrapper(env, cost, predict=model)              actions above the threshold are replaced, and counted
@@ -15,19 +18,30 @@ An observation that is not finite, or that lies outside of what was seen, is unk
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from tacit.envs.families import Info, Options
-from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold, threshold_of
+from tacit.envs.fitted_cost import (
+    Array,
+    Cost,
+    FittedCost,
+    Judgement,
+    Seen,
+    needed_threshold,
+    seen_of_set,
+    threshold_of,
+)
 from tacit.envs.registry import autoreset_mode
 from tacit.envs.shield import ShieldWrapper, simulate
 from tacit.errors import UserError
 
 __all__ = ["CostWrapper", "ShieldWrapper", "VectorCostWrapper", "simulate"]
+Charge = Literal["price", "set"]
+"""How a cost is used: as a price on top of the reward, or as a set of forbidden steps."""
 
 
 class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
@@ -36,15 +50,19 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
     Args:
         env: the environment.
         cost: a learned cost.
-        penalty: subtracted from the reward per unit of cost. `penalty=cost.unit` is what the policy of the run was
-            charged.
+        charge: "price" subtracts the cost from the reward, at the price with which it was learned unless `penalty`
+            gives another one. "set" reports 1 for a forbidden step and 0 for any other, instead of the cost.
+        penalty: subtracted from the reward per unit of what is reported as cost; by default 0, with charge "price"
+            `cost.unit`.
         terminate: end the episode when a step is forbidden.
         threshold: instead of the cost's own.
-        seen: (low, high) of the cost's inputs, beyond which nothing is known; instead of `cost.card["seen"]`.
+        seen: (low, high) of the cost's inputs, beyond which nothing is known; instead of `cost.card["seen"]`. A set
+            also takes the ranges on the card, a tenth wider, for what was seen.
 
-    info["forbidden"]: the step costs more than the threshold, or it is unknown. info["unknown"]: the observation is not
-    finite or outside of what was seen; info["unknown_reason"] says which entry. info["unknown_steps"] counts them over
-    the wrapper's life. An observation that is not finite costs the highest cost that there can be.
+    With charge "set", info["learned_cost"] is the cost itself. info["forbidden"]: the step costs more than the
+    threshold, or it is unknown. info["unknown"]: the observation is not finite or outside of what was seen;
+    info["unknown_reason"] says which entry. info["unknown_steps"] counts them over the wrapper's life. An observation
+    that is not finite costs the highest cost that there can be.
     """
 
     def __init__(
@@ -52,19 +70,23 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         env: gym.Env[Any, Any],
         cost: Cost,
         *,
-        penalty: float = 0.0,
+        charge: Charge | None = None,
+        penalty: float | None = None,
         terminate: bool = False,
         threshold: float | None = None,
         seen: Seen | None = None,
     ) -> None:
         super().__init__(env)
-        self._fitted = FittedCost(cost, env, seen)
+        self._fitted = FittedCost(cost, env, _seen(cost, charge, seen))
         self.cost = self._fitted.cost
-        self.penalty = float(penalty)
+        self.charge, self.penalty, self.threshold = (
+            charge,
+            _penalty(cost, charge, penalty),
+            threshold_of(cost, threshold),
+        )
         self.terminate = terminate
-        self.threshold = threshold_of(cost, threshold)
-        if terminate:
-            self.threshold = needed_threshold(cost, threshold, "ending episodes")
+        if terminate or charge == "set":
+            self.threshold = needed_threshold(cost, threshold, "ending episodes" if terminate else "a set")
         self.unknown_steps = 0
         self._before: Any = None
 
@@ -78,15 +100,34 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         about = obs if self.cost.at == "next" else self._before
         judgement = self._fitted.judge(np.asarray(self._fitted.row(about))[None], np.asarray(action)[None])
         self._before = obs
-        value, reason = float(judgement.cost[0]), judgement.reasons[0]
+        charged = _charged(self.charge, judgement, self.threshold)
+        value, reason = float(charged[0]), judgement.reasons[0]
         self.unknown_steps += reason != ""
         info = _with_cost(info, value) | {"unknown": reason != "", "unknown_steps": self.unknown_steps}
+        if self.charge == "set":
+            info["learned_cost"] = float(judgement.cost[0])
         if reason:
             info["unknown_reason"] = reason
         if self.threshold is not None or reason:
             info["forbidden"] = bool(judgement.forbidden(self.threshold)[0])
             terminated = bool(terminated or (self.terminate and info["forbidden"]))
         return obs, float(reward) - self.penalty * value, terminated, truncated, info
+
+
+def _seen(cost: Cost, charge: Charge | None, given: Seen | None) -> Seen | None:
+    return seen_of_set(cost) if charge == "set" and given is None else given
+
+
+def _penalty(cost: Cost, charge: Charge | None, given: float | None) -> float:
+    """Reward per unit of what is reported as cost. UserError for a charge that does not exist."""
+    if charge not in (None, *get_args(Charge)):
+        raise UserError(f"a cost is charged as {' or '.join(get_args(Charge))}, not {charge!r}")
+    return float((cost.unit if charge == "price" else 0.0) if given is None else given)
+
+
+def _charged(charge: Charge | None, judgement: Judgement, threshold: float | None) -> Array:
+    """(n,) What is reported as cost: the cost, or for a set whether a step is forbidden."""
+    return judgement.forbidden(threshold).astype(np.float64) if charge == "set" else judgement.cost
 
 
 def _hidden(info: Info) -> Info:
@@ -113,15 +154,21 @@ class VectorCostWrapper(VectorWrapper):
         env: VectorEnv,
         cost: Cost,
         *,
-        penalty: float = 0.0,
+        charge: Charge | None = None,
+        penalty: float | None = None,
         threshold: float | None = None,
         seen: Seen | None = None,
     ) -> None:
         super().__init__(env)
-        self._fitted = FittedCost(cost, env, seen)
+        self._fitted = FittedCost(cost, env, _seen(cost, charge, seen))
         self.cost = self._fitted.cost
-        self.penalty = float(penalty)
-        self.threshold = threshold_of(cost, threshold)
+        self.charge, self.penalty, self.threshold = (
+            charge,
+            _penalty(cost, charge, penalty),
+            threshold_of(cost, threshold),
+        )
+        if charge == "set":
+            self.threshold = needed_threshold(cost, threshold, "a set")
         self._mode = autoreset_mode(env)
         if self._mode not in (
             AutoresetMode.SAME_STEP.value,
@@ -151,11 +198,14 @@ class VectorCostWrapper(VectorWrapper):
                 reached[i] = self._fitted.row(info["final_obs"][i])
         about = reached if self.cost.at == "next" else self._before
         judgement = self._fitted.judge(about, np.asarray(actions))
-        value = np.where(self._resetting, 0.0, judgement.cost)
+        value = np.where(self._resetting, 0.0, _charged(self.charge, judgement, self.threshold))
         info = _with_cost(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
         if isinstance(info.get("final_info"), dict):  # where the last step of an episode is read from
             info["final_info"] = _with_cost(info["final_info"], value) | {"_cost": ended.copy()}
             info["_cost"] = ~ended
+        if self.charge == "set":
+            learned = np.where(self._resetting, 0.0, judgement.cost)
+            info |= {"learned_cost": learned, "_learned_cost": np.ones(self.num_envs, dtype=bool)}
         info |= self._warnings(judgement)
         self._resetting = ended if self._mode == AutoresetMode.NEXT_STEP.value else np.zeros_like(ended)
         self._before = rows

@@ -6,42 +6,53 @@
 The agent knows the reward and the frozen cost, nothing else; what counts is how often it breaks the TRUE constraint.
 
 A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow for ever and drown the reward, so that
-`charge` says what the agent is charged, and what it may spend:
+`charge` (on the command line: --as) says what the agent is charged for a step of cost c, and what it may spend:
 
-    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0. tau is the threshold of `tacit calibrate`,
-             or without one `calibration.usual_threshold`; top is the largest cost of what the run's learner tried.
-             Nothing that a demonstration usually does costs anything, and the most expensive state costs 1, like
-             the true cost: costs of all methods are charged alike, and like the true one of the reference `rcpo`
+    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0: a set with a soft edge. top is the largest
+             cost of what the run's learner tried. Nothing that a demonstration usually does costs anything, and the
+             most expensive state costs 1, like the true cost
+    set      1 if the step is forbidden, else 0, with a budget of 0: the agent keeps to the set as `rcpo` keeps to the
+             true constraint. Forbidden is c > tau, and what the cost knows nothing about: inputs that are not finite,
+             or well outside of everything that its run has seen
+    price    c, at a constant price: the agent maximises  R - price c.  The price is the cost's `unit`, with which the
+             cost was learned
     budget   c itself, with a budget of what a demonstrated step costs on average
     raw      c itself, with the settings' own budget; multiplier="fixed" makes it the penalised reward  R - lam u c
 
-The run folder keeps its own copy of the cost (model/frozen.safetensors, with tau, top and budget on its card), so that
-it can be resumed when the run that it came from is gone.
+tau is the threshold of the cost (its own, or that of `tacit calibrate`), or without one the usual threshold of
+`tacit.cost.calibration`.
+
+The run folder keeps its own copy of the cost (model/frozen.safetensors, with the charge on its card), so that it can be
+resumed when the run that it came from is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost.calibration import scores, step_costs, usual_threshold
+from tacit.cost.calibration import scores, set_threshold, step_costs, usual_threshold
+from tacit.cost.card import ranges
 from tacit.cost.table import TableCost
 from tacit.demos import Demonstrations, load, save
+from tacit.envs.fitted_cost import Judge, Limits, highest, limits, seen_of
 from tacit.errors import UserError
-from tacit.forward import ppo_lagrangian, references
+from tacit.forward import agent, ppo_lagrangian, references
 from tacit.forward.collect import MADE_UP, interface_of, make_vec, names_of
 from tacit.run import Run, storage
 
 Array = NDArray[Any]
 Cost = LearnedCost | TableCost
 MODEL = "frozen"
+SAMPLES = "samples.safetensors"
+"""What the learner of a run tried; a run without a learner (`box`) has none."""
 LABEL = "fresh agent"
 
 
@@ -57,11 +68,22 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: bool = False
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Literal["excess", "budget", "raw"] = "excess"
-    """What the agent is charged: the excess over the threshold (excess); the cost, with the mean cost of a demonstrated
-    step as budget (budget); or the cost, with the budget of the settings (raw)."""
+    charge: Literal["excess", "set", "price", "budget", "raw"] = "excess"
+    """How the cost is used: as a set of forbidden steps with a soft edge (excess) or a hard one (set), as a price on
+    top of the reward (price), with the mean cost of a demonstrated step as budget (budget), or with the budget of the
+    settings (raw)."""
+    price: float = 0.0
+    """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
+    threshold: float | None = None
+    """Cost above which a step is forbidden, for charge "set" and "excess"; None: that of the cost, or the usual one."""
+    unknown: Literal["forbidden", "free"] = "forbidden"
+    """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
+    finite are always forbidden."""
     free: bool = False
-    """Accept a cost that forbids nothing that its learner tried, and charge nothing."""
+    """Accept a cost that forbids nothing that its learner tried."""
+
+    ADDED: ClassVar[Mapping[str, Any]] = {"price": 0.0, "threshold": None, "unknown": "forbidden"}
+    """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +95,20 @@ class Charge:
     top: float
     budget: float
     """Mean cost of a demonstrated step."""
+    price: float = 1.0
+    """Reward per unit of cost."""
+    seen: Limits = field(default_factory=dict)
+    """{input: (low, high)} beyond which a set forbids."""
 
     @property
     def nothing(self) -> bool:
-        """Whether no step costs anything: the learner tried nothing that costs more than the threshold."""
-        return self.kind == "excess" and not self.top > self.threshold
+        """Whether the learner tried nothing that costs more than the threshold: nothing would be forbidden."""
+        return self.kind in ("excess", "set") and not self.top > self.threshold
 
     def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:
         """The function (obs, act, next_obs) -> charge."""
+        if self.kind == "set":
+            return self._forbidden(cost)
         if self.kind != "excess":
             return cost.of_steps
         if self.nothing:
@@ -93,40 +121,52 @@ class Charge:
 
         return excess
 
+    def _forbidden(self, cost: Cost) -> ppo_lagrangian.CostFunction:
+        judge = Judge(cost, seen_of(cost, self.seen))
+
+        def forbidden(obs: Array, act: Array, next_obs: Array) -> Array:
+            judgement = judge.judge(next_obs if cost.at == "next" else obs, act)
+            return judgement.forbidden(self.threshold).astype(np.float64)
+
+        return forbidden
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The cost
 
 
-def charge_of(cost: Cost, source: Run, kind: str, free: bool = False) -> Charge:
+def charge_of(cost: Cost, source: Run, config: Config) -> Charge:
     """The charge, computed from the run's demonstrations and from the states that its learner tried.
 
-    UserError for a cost that forbids nothing, unless it may be `free`.
+    UserError for a cost that forbids nothing, unless that may be `free`.
     """
     demos = source.learned_from()
-    if isinstance(cost, TableCost):
-        top = float(cost.table.max())
+    if isinstance(cost, TableCost) or not (source.path / SAMPLES).exists():
+        top = highest(cost)
     else:
-        arrays = storage.load_arrays(_samples(source))[0]
+        arrays = storage.load_arrays(source.path / SAMPLES)[0]
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
         width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
-    tau = usual_threshold(scores(cost, demos), top) if cost.threshold is None else float(cost.threshold)
-    charge = Charge(kind, tau, top, float(step_costs(cost, demos).mean()))
-    if charge.nothing and not free:
+    tau = cost.threshold if config.threshold is None else config.threshold
+    if tau is None:
+        choose = set_threshold if config.charge == "set" else usual_threshold
+        tau = choose(scores(cost, demos), top)
+    charge = Charge(
+        config.charge,
+        float(tau),
+        top,
+        float(step_costs(cost, demos).mean()),
+        config.price or float(cost.unit),
+        {} if isinstance(cost, TableCost) or config.unknown == "free" else limits(cost, ranges(source, cost)),
+    )
+    if charge.nothing and not config.free:
         raise UserError(
             f"the cost of {source.path} forbids nothing that its learner tried, so nothing would be charged: "
             f"the learner's states cost at most {top:.4g}, and the threshold is {tau:.4g}. "
-            "Use --charge budget or --charge raw to charge the cost itself"
+            "Use --as price to charge the cost itself"
         )
     return charge
-
-
-def _samples(source: Run) -> Path:
-    file = source.path / "samples.safetensors"
-    if not file.exists():
-        raise UserError(f"{source.path} kept no samples of what its learner tried ({file.name}): learn it again")
-    return file
 
 
 def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: str) -> Cost:
@@ -182,7 +222,7 @@ def prepare(
             f"{source.config['env']} does not name its features: {made_up[0]} may be something else in {env_id}. Give "
             "both environments an attribute `feature_names`, and learn the cost again"
         )
-    charge = charge_of(part, source, config.charge, config.free)
+    charge = charge_of(part, source, config)
     same = source.config["env"] == env_id and source.config["env_kwargs"] == dict(env_kwargs)
     about = {
         "run": source.name,
@@ -235,6 +275,7 @@ def check(env_id: str, env_kwargs: Mapping[str, Any], config: Config) -> None:
     if not config.cost:
         raise UserError("no cost is named: use `tacit retrain RUN` or `tacit transfer RUN --to ENV`")
     references.check(env_id, env_kwargs, config)
+    agent.check_ranges(config, ("price",), 0)
     if not config.sha256:
         prepare(Run.open(config.cost), env_id, env_kwargs, config)
 
@@ -268,14 +309,17 @@ def train(
 def engine_of(config: Config, charge: Charge) -> Config:
     """The settings of the engine for a charge.
 
-    Only the excess is 0 where nothing is forbidden. A cost that is positive everywhere would end the income everywhere
-    (`forfeit`), so the other charges have the additive price of Tessler's RCPO, and its ascent by sums.
+    Only a set (and the excess) is 0 where nothing is forbidden. A cost that is positive everywhere would end the income
+    everywhere (`forfeit`), so the other charges have an additive price: a constant one, or that of Tessler's RCPO with
+    its ascent by sums.
     """
-    settings = config
-    if charge.kind != "excess":
-        settings = replace(config, forfeit=0.0)
-        if ppo_lagrangian.grows_by_factor(config):
-            settings = replace(settings, ascent_by="sum", multiplier_init=1.0, multiplier_lr=0.5, budget_per="step")
+    if charge.kind in ("set", "excess"):
+        return config
+    settings = replace(config, forfeit=0.0)
+    if charge.kind == "price":
+        return replace(settings, multiplier="fixed", penalty_unit="reward", multiplier_init=charge.price)
+    if ppo_lagrangian.grows_by_factor(config):
+        settings = replace(settings, ascent_by="sum", multiplier_init=1.0, multiplier_lr=0.5, budget_per="step")
     return replace(settings, budget=max(0.0, charge.budget)) if charge.kind == "budget" else settings
 
 
@@ -285,10 +329,15 @@ def _statement(cost: Cost, env_id: str, charge: Charge) -> str:
     text = f"A fresh agent that knows the reward and the frozen {about['which']} of {about['run']} ({there})."
     if about["left_out"]:
         text += f" It reads {', '.join(cost.names)}; {len(about['left_out'])} inputs that are not here are left out."
+    beyond = f" or lies outside of what was seen of {', '.join(charge.seen)}" if charge.seen else ""
     spent = {
+        "set": f"A step that costs more than {charge.threshold:.4g}{beyond} is forbidden.",
+        "price": f"It pays {charge.price:.4g} per unit of cost.",
         "excess": f"It is charged what exceeds {charge.threshold:.4g}, 1 for a cost of {charge.top:.4g} or more.",
         "budget": f"It may spend what a demonstrated step costs on average, {charge.budget:.4g}.",
         "raw": "It is charged the cost itself.",
     }
-    nothing = "The cost forbids nothing that its learner tried: nothing is charged."
+    nothing = "The cost forbids nothing that its learner tried" + (
+        ": nothing is charged." if charge.kind == "excess" else f". {spent[charge.kind]}"
+    )
     return f"{text} {nothing if charge.nothing else spent[charge.kind]}"

@@ -382,6 +382,15 @@ class RCPO(ReferencesSettings, PpoLagrangian, total=False):
     """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
 
 
+class Box(ReferencesSettings, PpoLagrangian, total=False):
+    """Settings of an agent in the box around the demonstrations."""
+
+    critics: Annotated[Literal["separate", "single"], "single"]
+    """A single critic for the penalised reward (RCPO), or separate critics for reward and cost (PPO-Lagrangian)."""
+    demonstrations: Annotated[int, 0]
+    """Use only this many of the first demonstrations; 0: all."""
+
+
 class Gacl(TrainerSettings, ConstraintNetSettings, PPO, total=False):
     """Settings of GACL: of PPO and of the discriminator."""
 
@@ -440,11 +449,19 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: Annotated[bool, False]
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Annotated[Literal["excess", "budget", "raw"], "excess"]
-    """What the agent is charged: the excess over the threshold (excess); the cost, with the mean cost of a demonstrated
-    step as budget (budget); or the cost, with the budget of the settings (raw)."""
+    charge: Annotated[Literal["excess", "set", "price", "budget", "raw"], "excess"]
+    """How the cost is used: as a set of forbidden steps with a soft edge (excess) or a hard one (set), as a price on
+    top of the reward (price), with the mean cost of a demonstrated step as budget (budget), or with the budget of the
+    settings (raw)."""
+    price: Annotated[float, 0.0]
+    """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
+    threshold: Annotated[float | None, None]
+    """Cost above which a step is forbidden, for charge "set" and "excess"; None: that of the cost, or the usual one."""
+    unknown: Annotated[Literal["forbidden", "free"], "forbidden"]
+    """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
+    finite are always forbidden."""
     free: Annotated[bool, False]
-    """Accept a cost that forbids nothing that its learner tried, and charge nothing."""
+    """Accept a cost that forbids nothing that its learner tried."""
 
 
 class Expert(PpoLagrangian, total=False):
@@ -473,6 +490,7 @@ SETTINGS: dict[str, type] = {
     "bc": BC,
     "ppo": PpoReference,
     "rcpo": RCPO,
+    "box": Box,
     "gacl": Gacl,
     "me-icrl": MeIcrl,
     "vicrl": Vicrl,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, gridworld, pictures, published, stages, tuning
+from tacit.reproduce import exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
@@ -174,10 +174,7 @@ SHAPES = {
 SHAPE_ROWS = {
     "mce": Row("mce", "reference"),
     "mce, thresholds": Row("mce", "thresholds"),
-    "me-icrl": Row("me-icrl"),
-    "bc": Row("bc"),
-    "rcpo": Row("rcpo"),
-    "ppo": Row("ppo"),
+    **rows_of(("me-icrl", "bc", "box", "rcpo", "ppo")),
 }
 
 
@@ -367,6 +364,8 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         rows_of(("mce", "mce, budget", "me-icrl", "me-icrl, budget", *REFERENCES)),
         quick_groups=("Pendulum",),
     ),
+    "fresh": frozen.FRESH,
+    "shift": frozen.SHIFT,
     "demos-count": Experiment(
         "1 to 50 demonstrations on Pendulum and Swimmer",
         _counts(),

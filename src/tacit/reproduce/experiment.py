@@ -169,6 +169,10 @@ class Staged(Experiment):
         """The runs of the first stage. They finish before the other runs start."""
         raise NotImplementedError
 
+    def needed_by(self, labels: Iterable[str]) -> set[str] | None:
+        """Labels of the runs of the first stage that these runs need; None if that is not known."""
+        return None
+
     def make(self, tasks: Sequence[Task], quick: bool = False) -> None:
         """Write the files that are made from the finished runs of the first stage."""
 

@@ -66,8 +66,9 @@ def plan(
     """(runs of the first stage, runs of the experiment). `making` writes the files that are made from the first stage.
 
     A run whose files are missing or unusable becomes a task that `can_run` refuses, with the reason. The first stage is
-    left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the words also name runs of
-    the first stage (the same robot, the same noise), only those are planned.
+    left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the experiment says what its
+    runs need (`Staged.needed_by`), or the words also name runs of the first stage (the same robot, the same noise),
+    only those are planned.
     """
     with planning():
         if not isinstance(experiment, Staged):
@@ -84,13 +85,25 @@ def plan(
             tasks += stages[-1][1]
     labels = chosen_labels([task.job for task in tasks], words)
     for needed, own in stages:
-        if not all(task.done or kept_for(task, kept or {}) for task in own if task.job.label in labels):
-            try:
-                named = chosen_labels([task.job for task in needed], words)
-            except UserError:
-                named = {task.job.label for task in needed}
+        to_do = [task.job.label for task in own if task.job.label in labels and not _spared(task, kept or {})]
+        if to_do:
+            named = experiment.needed_by(to_do)
+            if named is None:
+                named = _named([task.job for task in needed], words)
             before |= {task.path: task for task in needed if task.job.label in named}
     return list(before.values()), tasks
+
+
+def _spared(task: Task, kept: Kept) -> bool:
+    return task.done or kept_for(task, kept) is not None
+
+
+def _named(jobs: Sequence[Job], words: Sequence[str]) -> set[str]:
+    """Labels of the jobs that the words name, or all of them if a word names none."""
+    try:
+        return chosen_labels(jobs, words)
+    except UserError:
+        return {job.label for job in jobs}
 
 
 def _tasks(jobs: Sequence[Job], runs: str) -> list[Task]:

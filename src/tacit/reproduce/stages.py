@@ -114,7 +114,7 @@ class FrozenCost(Staged):
         paths = {(task.job.label, task.job.seed): str(task.path) for task in finished}
         learned = name.removesuffix(BUDGET)
         settings = {"cost": paths.get((f"{source}: {learned}", seed), COST_LATER), "free": True}
-        row = Row("retrain", settings=settings if learned == name else {**settings, "charge": "budget"})
+        row = Row("retrain", settings={**settings, "charge": "excess" if learned == name else "budget"})
         return self.job(group, name, row, SHIFT + seed, quick, robot(group))
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from tacit.run import storage
 
+OTHER_SEED = 1000
+"""Added to the seed of a run for a fresh agent on its cost: the same seed would give the same first network."""
+
 
 @dataclass(frozen=True)
 class History:
