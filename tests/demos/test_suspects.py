@@ -89,8 +89,26 @@ def test_who_began_elsewhere_had_to_go_elsewhere() -> None:
     assert named(from_trajectories([*slow, *far], {"feature_names": NAMES})) == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_random_walks_of_any_kind_are_judged_without_a_failure(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    walks = []
+    for _ in range(rng.integers(2, 15)):
+        steps = int(rng.integers(1, 12))
+        obs = rng.integers(0, 3, (steps + 1, 2)) if seed % 2 else rng.normal(rng.normal(), 1.0, (steps + 1, 2))
+        walks.append(Trajectory(obs, rng.integers(0, 2, steps), rng.normal(size=steps), None, bool(rng.integers(2))))
+    data = from_trajectories(walks, {})
+    suspected = named(data)
+    assert len(suspected) <= 0.4 * len(data)
+    assert len(demos.trim(data, 0.2)[1]) <= 0.4 * len(data)
+
+
 def test_half_of_them_is_no_minority() -> None:
     assert named(drives(10, 10, pay=2.0)) == []
+
+
+def test_one_of_many_may_be_an_accident() -> None:
+    assert named(drives(30, 1, pay=2.0)) == []
 
 
 def test_few_demonstrations_have_no_majority() -> None:

@@ -15,7 +15,8 @@ u_i are split in two where the variance within both parts is smallest (Otsu). Th
     mean(upper) - mean(lower) >= CONTRAST    and    the same over its standard deviation >= SEPARATION,           (2)
 
 unless it is told from the others by its first observations (it began elsewhere, so it had to go elsewhere), or earns
-less than they do (it is clumsy, not tempted). Then the rest is searched again, until nothing more is found.
+less than they do (it is clumsy, not tempted). Then the rest is searched again, until nothing more is found. Fewer than
+RAREST in all are not worth a suspicion.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.demos.data import Demonstrations
+from tacit.envs.gridworld import ENV_ID
 from tacit.errors import UserError, listed
 
 Array = NDArray[Any]
@@ -38,6 +40,8 @@ FEWEST = 5
 """Fewer trajectories have no majority to be compared with."""
 MOST = 0.4
 """Largest share of trajectories that can be suspected. Half of them would be no minority."""
+RAREST = 0.04
+"""Smallest share that is suspected. One in fifty may be an accident of a random world, and does little harm."""
 CELLS = {1: 32, 2: 16}
 """Cells per input, for single inputs and for pairs. All steps together fill them evenly."""
 PAIRED = 10
@@ -121,6 +125,8 @@ def suspects(demos: Demonstrations) -> tuple[Suspect, ...]:
         names = tuple(steps.names[j] for j in also if j not in best.inputs)
         groups.append((best, members, names))
         kept[members[best.upper]] = False
+    if (~kept).sum() < RAREST * len(demos):
+        return ()
     named = [steps.describe(split, members, kept, also) for split, members, also in groups]
     return tuple(sorted(itertools.chain.from_iterable(named), key=lambda suspect: suspect.trajectory))
 
@@ -301,7 +307,8 @@ class _Steps:
         for j in inputs:
             place = place * CELLS[len(inputs)] + _cells(self.table[of_members, j], CELLS[len(inputs)])
         rows = np.flatnonzero(of_members)
-        return rows[(self.trajectory[rows] == trajectory) & cells[place]]
+        own = self.trajectory[rows] == trajectory
+        return rows[own & cells[place]] if (own & cells[place]).any() else rows[own]
 
 
 def _median_distance(shares: Array, others: Array) -> Array:
@@ -369,6 +376,6 @@ def _range(low: float, high: float) -> str:
 
 def _names(demos: Demonstrations, observed: int, acted: int) -> tuple[str, ...]:
     given = demos.card.get("feature_names")
-    plain = ("row", "column") if demos.observations.dtype.kind in "iu" and observed == 2 else None
+    plain = ("row", "column") if demos.card.get("env") == ENV_ID and observed == 2 else None
     names = given or plain or [f"obs[{i}]" if observed > 1 else "state" for i in range(observed)]
     return (*names, *(f"action[{i}]" if acted > 1 else "action" for i in range(acted)))
