@@ -1,7 +1,8 @@
 """The pictures of the gallery: `python tools/make_gallery.py` writes docs/images/gallery/NAME.png, one per environment
 and one per rule that an option hides.
 
-Robots stand beside the forbidden ground, so that it is in the picture; the others are shown some steps into an episode.
+Robots stand beside the forbidden ground, so that it is in the picture. Those with a speed limit are too fast, so that
+the ground is red. The others are shown some steps into an episode.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ WIDTH = 400
 """pixels; twice as wide as a card on a small screen"""
 BESIDE = {"Ant": -2.2, "BrokenAnt": -2.2, "HalfCheetah": -2.4, "Swimmer": 0.2, "Walker": -2.6, "Point": -2.2}
 BESIDE["Pendulum"] = 0.0
+BESIDE |= {"HalfCheetahVelocity": 0.0, "HopperVelocity": 0.0, "SwimmerVelocity": 0.0}
 """x of the robots, in metres"""
 VARIANTS: dict[str, list[dict[str, str]]] = {
     "tacit/Nav-v0": [{"shape": shape} for shape in ("discs", "ell", "wall")],
@@ -36,7 +38,9 @@ def picture(env_id: str, options: dict[str, str]) -> np.ndarray:
         robot = env.unwrapped
         position = np.array(robot.init_qpos)
         position[0] = BESIDE[name]
-        robot.set_state(position, np.zeros_like(robot.init_qvel))
+        velocity = np.zeros_like(robot.init_qvel)
+        velocity[0] = 1.1 * robot.rule.value if robot.rule.feature == "x_velocity" else 0.0
+        robot.set_state(position, velocity)
     else:
         for action in actions_of(env_id, options):
             env.step(action)

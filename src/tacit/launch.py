@@ -121,6 +121,7 @@ def resolve(
     settings: Mapping[str, Any] | None = None,
     demos: str | Demonstrations | None = None,
     anyway: bool | None = None,
+    trim: str | float = "off",
     say: Say = log.say,
 ) -> tuple[dict[str, Any], Demonstrations | None]:
     """(what `Run.start` wants to know, demonstrations); UserError for what cannot work. Nothing is written.
@@ -128,7 +129,7 @@ def resolve(
     `settings` are put on top of the preset, which is the algorithm's own when none is named. Without `demos` an
     algorithm that learns gets those that come with Tacit, or the built-in expert's. Unless `anyway` is None, the
     demonstrations that do not come with Tacit are replayed. What certainly does not fit is refused; with `anyway` it is
-    only a warning.
+    only a warning. `trim` says which of the demonstrations that were given are left out, see `tacit.demos.trim`.
     """
     algorithm = find(algo)
     config = algorithm.config(env, preset, settings)
@@ -139,6 +140,12 @@ def resolve(
         raise UserError(f"{algo} makes demonstrations and does not learn from any: leave out {_called(demos)}")
     else:
         given, data, path = resolve_env(env, given), None, None
+    recorded: dict[str, Any] | None = None if data is None else {"path": path, "sha256": data.sha256}
+    if data is not None and demos is not None:
+        data, left_out = _trimmed(data, _called(demos), trim, say)
+        # The file that was given holds those that were left out: `Run.demonstrations` must not fall back on it.
+        if left_out:
+            recorded = {"path": None, "sha256": data.sha256, "from": recorded, "left_out": list(left_out)}
     algorithm.check(env, given, config, data)
     return {
         "algo": algo,
@@ -146,8 +153,23 @@ def resolve(
         "env_kwargs": given,
         "seed": seed,
         "config": dataclasses.asdict(algorithm.settle(config)),
-        "demos": None if data is None else {"path": path, "sha256": data.sha256},
+        "demos": recorded,
     }, data
+
+
+def _trimmed(data: Demonstrations, named: str, how: str | float, say: Say) -> tuple[Demonstrations, tuple[int, ...]]:
+    """(demonstrations to learn from, numbers of those left out); says which and why."""
+    from tacit.demos import suspects, trim
+
+    kept, left_out = trim(data, how)
+    if left_out:
+        numbers = ", ".join(map(str, left_out))
+        example = f" For example, {suspects(data)[0]}." if how == "auto" else ""
+        say(
+            f"warning: {named}: {len(left_out)} of {len(data)} trajectories look unlike the others and are left out: "
+            f"{numbers}.{example} `tacit demos suspects` says more; --trim off (in Python trim='off') keeps them"
+        )
+    return kept, left_out
 
 
 def _demonstrated(env: str) -> bool:

@@ -71,6 +71,7 @@ def learn(
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
     anyway: bool = False,
+    trim: str | float = "auto",
     **settings: Unpack[settings.MCE],
 ) -> Learned: ...
 @overload
@@ -85,6 +86,7 @@ def learn(
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
     anyway: bool = False,
+    trim: str | float = "auto",
     **settings: Any,
 ) -> Learned: ...
 def learn(
@@ -98,6 +100,7 @@ def learn(
     env_kwargs: Mapping[str, Any] | None = None,
     progress: bool = False,
     anyway: bool = False,
+    trim: str | float = "auto",
     **settings: Any,
 ) -> Learned:
     """Learn a cost and a policy from demonstrations: what `tacit learn METHOD ENV` does, with the same run folder.
@@ -114,6 +117,8 @@ def learn(
         env_kwargs: Options of an environment that is given by its id.
         progress: Show a progress bar. Without it, progress goes to the logger "tacit".
         anyway: Learn from demonstrations although replaying says that they do not fit the environment.
+        trim: Which demonstrations to leave out: "auto" those that look unlike the others (`tacit.demos.suspects`),
+            "off" none, a share such as 0.2 those that stand out most.
         settings: On top of the preset; `tacit.presets.settings` describes them.
 
     Called again it finds the finished run, or goes on with an interrupted one.
@@ -140,6 +145,7 @@ def learn(
             settings=settings,
             demos=_given(demos, known.id),
             anyway=anyway,
+            trim=trim,
             command=f"tacit.learn({known.id!r}, method={method!r}, seed={seed})",
         )
         return Learned(run, execute(run, data))

@@ -16,6 +16,7 @@ from tacit.envs.robots import TASKS, RobotEnv, find_task, load_model
 from tacit.errors import UserError
 
 ALL = list(TASKS)
+SPEED_LIMITED = ("HalfCheetahVelocity", "HopperVelocity", "SwimmerVelocity")
 
 
 # ---------------------------------------------------------------- definitions
@@ -49,10 +50,13 @@ def test_the_table_of_tasks():
         "Point": (9, 2, 150, "x_position <= -3"),
         "BrokenAnt": (29, 8, 500, "x_position < -3"),
         "LevelHalfCheetah": (18, 6, 1000, "x_position < -3"),
+        "HalfCheetahVelocity": (17, 6, 1000, "x_velocity > 3.2096"),
+        "HopperVelocity": (11, 3, 1000, "x_velocity > 0.7402"),
+        "SwimmerVelocity": (8, 2, 1000, "x_velocity > 0.2282"),
     }
     ours = {name: (len(t.feature_names), t.nu, t.horizon, str(t.constraint)) for name, t in TASKS.items()}
     assert ours == table
-    assert all(task.feature_names[0] == "x_position" for task in TASKS.values())
+    assert all((task.feature_names[0] == "x_position") == (name not in SPEED_LIMITED) for name, task in TASKS.items())
 
 
 def test_walker_keeps_the_two_frictions_and_the_broken_ant_its_front_legs():
@@ -82,6 +86,13 @@ def scalar_reward(name, before, after, action):
     if name == "Pendulum":
         x = after[0]
         return 1.0 if x <= -0.01 else 0.1 if x >= 0 else 0.1 + 0.9 * (-x / 0.01)
+    if name == "HalfCheetahVelocity":
+        return (after[0] - before[0]) / 0.05 - 0.1 * effort
+    if name == "SwimmerVelocity":
+        return (after[0] - before[0]) / 0.04 - 1e-4 * effort
+    if name == "HopperVelocity":
+        upright = after[1] > 0.7 and -0.2 < after[2] < 0.2
+        return (after[0] - before[0]) / 0.008 + (1.0 if upright else 0.0) - 1e-3 * effort
     x, y, dx, dy = after[0], after[1], after[0] - before[0], after[1] - before[1]
     return (x * dy - y * dx) / (1 + abs(math.sqrt(x * x + y * y) - 10))
 
@@ -107,6 +118,9 @@ def test_rewards_against_a_scalar_version(name):
         ("Point", -3.0, 1, True),
         ("BrokenAnt", -3.0, 1, False),
         ("LevelHalfCheetah", -3.0, 1, False),
+        ("HalfCheetahVelocity", 3.2096, -1, False),
+        ("HopperVelocity", 0.7402, -1, False),
+        ("SwimmerVelocity", 0.2282, -1, False),
     ],
 )
 def test_the_constraint_at_its_boundary(name, bound, inside, on_bound):
@@ -125,7 +139,13 @@ def test_termination_rules():
     qvel = np.zeros((7, 2))
     qvel[6, 0] = np.inf
     assert pendulum(qpos, qvel).tolist() == [False, False, False, True, True, True, True]
-    assert [name for name, task in TASKS.items() if task.terminated] == ["Walker", "Pendulum"]
+    hopper = TASKS["HopperVelocity"].terminated
+    qpos, qvel = np.zeros((6, 6)), np.zeros((6, 6))
+    qpos[:, 1] = 1.25
+    qpos[1:, 1:4] = [[0.7, 0, 0], [1.25, 0.2, 0], [1.25, -0.2, 0], [1.25, 0.199, 101], [9.0, 0.199, 0]]
+    assert hopper(qpos, qvel).tolist() == [False, True, True, True, True, False]
+    assert hopper(qpos, qvel + 100).all()
+    assert [name for name, task in TASKS.items() if task.terminated] == ["Walker", "Pendulum", "HopperVelocity"]
 
 
 def test_the_point_circles_counter_clockwise_and_its_mirror_image_earns_the_opposite():
@@ -188,6 +208,41 @@ def test_same_starts_and_physics_as_the_stock_robot(name, stock, kwargs, monkeyp
     assert np.abs(obs - start).max() > 0.01
 
 
+LIMITED = [(name, f"{name.removesuffix('Velocity')}-v5") for name in SPEED_LIMITED]
+
+
+@pytest.mark.parametrize(("name", "stock"), LIMITED)
+def test_robots_with_a_speed_limit_are_the_stock_robots(name, stock, monkeypatch, tmp_path):
+    """The same observations, rewards and ends; besides, the cost of the observed speed."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo logs about a stock model into the working directory
+    ours, theirs = gym.make(f"tacit/{name}-v0"), gym.make(stock)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    limit, speed = TASKS[name].constraint.value, TASKS[name].feature_names.index("x_velocity")
+    start, _ = ours.reset(seed=5)
+    np.testing.assert_array_equal(start, theirs.reset(seed=5)[0])
+    for step in range(40):
+        action = np.clip(wave(TASKS[name], 1, step)[0], -1, 1)
+        obs, reward, terminated, truncated, info = ours.step(action)
+        expected, earned, ended, cut, _ = theirs.step(action)
+        np.testing.assert_allclose(obs, expected, rtol=1e-6, atol=1e-7)
+        assert reward == pytest.approx(earned, abs=1e-6)
+        assert (terminated, truncated) == (ended, cut)
+        assert info["cost"] == float(obs[speed] > limit)
+        if terminated:
+            break
+
+
+def test_the_hopper_sees_no_speed_above_ten():
+    env = RobotEnv("HopperVelocity")
+    env.reset(seed=0)
+    env.set_state(env.init_qpos, np.array([12.0, -12.0, 0, 0, 50.0, 0]))
+    obs = env._get_obs()
+    assert obs.max() == 10.0
+    assert obs.min() == -10.0
+    assert env.state_vector().max() == 50.0
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_reset_noise(name):
     task = TASKS[name]
@@ -203,7 +258,7 @@ def test_reset_noise(name):
     ):
         np.testing.assert_allclose(values.std(axis=0), size if normal else size / np.sqrt(3), rtol=0.15)
         assert np.abs(values.mean(axis=0)).max() <= 0.25 * size
-    assert not task.constraint.holds(state["qpos"][:, 0]).any()
+    assert not task.costs(task.observe(np.concatenate([state["qpos"], state["qvel"]], axis=1))).any()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -319,7 +374,18 @@ def red_share(picture):
     return ((red > green + 40) & (red > blue + 40)).mean()
 
 
-@pytest.mark.parametrize("name", ALL)
+def test_pictures_are_red_while_a_robot_is_too_fast():
+    env = RobotEnv("HopperVelocity", render_mode="rgb_array", width=120, height=90)
+    env.reset(seed=0)
+    pictures = []
+    for speed in (0.74, 0.75):
+        env.set_state(env.init_qpos, np.array([speed, 0, 0, 0, 0, 0]))
+        pictures.append(env.render())
+    assert red_share(pictures[0]) < 0.25 < red_share(pictures[1])
+    env.close()
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in SPEED_LIMITED])
 def test_pictures_show_the_robot_and_the_forbidden_ground(name):
     env = gym.make(f"tacit/{name}-v0", render_mode="rgb_array", width=120, height=90)
     env.reset(seed=0)

@@ -8,6 +8,8 @@ Examples:
   tacit demos validate expert.npz                       does it fit the environment that it names? Steps are replayed.
   tacit demos validate expert.npz --env tacit/Ant-v0 --all
   tacit demos validate expert.npz tacit/Gridworld-v0 --layout my_map.txt
+  tacit demos suspects logs.npz                         which trajectories look unlike the others?
+  tacit demos suspects logs.npz -o kept.npz             and write the others into a file
   tacit demos convert logs.csv demos.npz --in-env tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert demos.npz table.csv
   tacit demos import logs.csv --env my_package:Reactor-v0       your own logs, replayed in your environment
@@ -134,6 +136,38 @@ def validate(
         print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, {target}")
         facts(_verdict_rows(result))
     refuse(file, target, problems, result)
+
+
+def suspects(
+    file: FilePath,
+    /,
+    *,
+    out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
+    json: bool = False,
+) -> None:
+    """Name the trajectories that look unlike the others, and say why. They may be of people who ignored the rule.
+
+    Args:
+        file: Demonstration file.
+        out: Write the other trajectories into this file.
+        json: Print the result as JSON.
+    """
+    demos = demonstrations.load(file)
+    named = demonstrations.suspects(demos)
+    if json:
+        print_json({"file": file, "trajectories": len(demos), "suspects": [one.to_dict() for one in named]})
+    elif not named:
+        print(f"{file}: none of the {len(demos)} trajectories looks unlike the others")
+    else:
+        print(f"{file}: {len(named)} of {len(demos)} trajectories look unlike the others, and earn no less")
+        print("\n".join(f"  {one}" for one in named))
+        print(
+            "Look at them. If they ignored the rule, learn without them: `tacit learn` leaves them out by default. "
+            "If they are as good as the others, keep them with `tacit learn ... --trim off`."
+        )
+    if out is not None:
+        which = [i for i in range(len(demos)) if i not in {one.trajectory for one in named}]
+        demonstrations.save(demos.subset(which), out)
 
 
 def convert(
@@ -331,5 +365,5 @@ def _print(demos: Demonstrations, file: str, json: bool) -> None:
 def main(args: list[str]) -> Any:
     verbs: dict[str, Callable[..., Any]]
     verbs = {"make": make, "show": show, "validate": validate, "convert": convert, "import": import_, "export": export}
-    verbs["from-pickle"] = from_pickle
+    verbs |= {"suspects": suspects, "from-pickle": from_pickle}
     return call(verbs, "demos", __doc__, args)

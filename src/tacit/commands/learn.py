@@ -68,6 +68,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
         preset: Annotated[str | None, tyro.conf.arg(metavar="NAME"), *with_presets] = named,
         demos: Annotated[str | None, tyro.conf.arg(metavar="FILE"), *with_demos] = None,
         anyway: Annotated[bool, tyro.conf.arg(), *with_demos] = False,
+        trim: Annotated[str, tyro.conf.arg(metavar="{auto,off,SHARE}"), *with_demos] = "auto",
         calibration: Annotated[int, tyro.conf.arg(metavar="N"), *with_demos] = 0,
         options: Options = EnvOptions(),  # noqa: B008 (frozen)
         seed: int = 0,
@@ -83,6 +84,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             preset: Preset that gives the defaults of the settings.
             demos: Demonstration file. Default: those that come with Tacit, or the built-in expert's.
             anyway: Learn even if replaying says that the demonstrations do not fit the environment.
+            trim: Leave out demonstrations that look unlike the others (`tacit demos suspects`): auto, off, or a share.
             calibration: Number of demonstrations to hold out at random for `tacit calibrate`.
             options: Options of the environment.
             seed: Random seed.
@@ -99,6 +101,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             settings=dataclasses.asdict(config),
             demos=demos,
             anyway=anyway,
+            trim=trim,
             calibration=calibration,
             out=out,
             command=shlex.join(["tacit", *verb.split(), *args]),

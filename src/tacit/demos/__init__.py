@@ -18,9 +18,11 @@ from tacit.demos.collect import (
 from tacit.demos.convert import convert, for_environment, from_csv, from_npz, to_csv
 from tacit.demos.data import Demonstrations, Trajectory, make_card
 from tacit.demos.files import load, save, shipped
+from tacit.demos.suspects import Suspect, suspects, trim
 
 __all__ = [
     "Demonstrations",
+    "Suspect",
     "Trajectory",
     "collect",
     "convert",
@@ -37,6 +39,8 @@ __all__ = [
     "save",
     "scripted_demonstrations",
     "shipped",
+    "suspects",
     "to_csv",
+    "trim",
     "validate",
 ]

@@ -114,7 +114,6 @@ class RobotVectorEnv(robots.Robot, BatchedEnv):
         if self.noise:
             task.shake(reached, self._draw_noise(diverged))
         qpos, qvel = reached[:, :nq], reached[:, nq:]
-        cost = task.constraint.holds(qpos[:, task.constraint_index]).astype(np.float64)
         terminated = task.terminated(qpos, qvel) if task.terminated else np.zeros(self.num_envs, np.bool_)
         self._steps += 1
         truncated = ~terminated & (self._steps >= self.horizon)
@@ -123,6 +122,7 @@ class RobotVectorEnv(robots.Robot, BatchedEnv):
         self._state[:, 1:] = reached
 
         obs = final_obs = task.observe(reached)
+        cost = task.costs(final_obs)
         done = terminated | truncated
         if done.any():
             rows = np.flatnonzero(done)

@@ -1,6 +1,7 @@
 """Pictures of the robots, on a screen or without one, with the forbidden ground in red.
 
-The red exists only in the picture: the model that is simulated has no wall.
+A speed limit is no place: the ground around the robot is red while it is too fast. The red exists only in the picture:
+the model that is simulated has no wall.
 """
 
 import atexit
@@ -149,8 +150,14 @@ class RobotRenderer:
 
     def _add_forbidden(self) -> None:
         """A thin box over the states that break the constraint: on the floor, or behind a robot that has no floor."""
-        bound, camera = self.task.constraint.value, self.task.camera
-        x = bound + _REACH if self.task.constraint.relation.startswith(">") else bound - _REACH
+        task, camera = self.task, self.task.camera
+        if task.constraint.feature == "x_position":
+            bound = task.constraint.value
+            x = bound + _REACH if task.constraint.relation.startswith(">") else bound - _REACH
+        elif task.costs(task.observe(np.concatenate([self.data.qpos, self.data.qvel])[None]))[0]:
+            x = self.data.qpos[0]
+        else:
+            return
         if "floor" in camera:
             size, position = (_REACH, 2 * _REACH, 0.005), (x, 0.0, camera["floor"] + 0.006)
         else:

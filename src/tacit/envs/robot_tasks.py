@@ -1,4 +1,4 @@
-"""The seven robot tasks as data: model, observation, reward, termination, constraint, reset.
+"""The ten robot tasks as data: model, observation, reward, termination, constraint, reset.
 
 One frozen `Task` per robot. The single environment (`robots.py`) and the batched one (`mujoco_vector.py`) both read it,
 so that there is one place where a reward is written. All functions are vectorised: they take arrays with one row per
@@ -27,7 +27,10 @@ Terminated = Callable[[Array, Array], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Task:
-    """One robot task. `nq`, `nv` are the sizes of qpos and qvel; the observation is qpos then qvel (then `extra`)."""
+    """One robot task. `nq`, `nv` are the sizes of qpos and qvel.
+
+    The observation is qpos (without the first `unobserved` entries), then qvel, then `extra`.
+    """
 
     name: str
     description: str
@@ -60,6 +63,10 @@ class Task:
     extra: Callable[[Array], Array] | None = field(default=None, repr=False)
     """qpos (n, nq) -> further observation entries (n, k)."""
     extra_names: tuple[str, ...] = ()
+    unobserved: int = 0
+    """How many of the first positions the observation leaves out."""
+    observed_speed: float = np.inf
+    """Velocities are clipped to this size in the observation."""
     camera: dict[str, float] = field(default_factory=dict, repr=False)
 
     @property
@@ -76,12 +83,12 @@ class Task:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        return self.position_names + self.velocity_names + self.extra_names
+        return self.position_names[self.unobserved :] + self.velocity_names + self.extra_names
 
     @cached_property
     def constraint_index(self) -> int:
-        """Which entry of qpos (and of the observation) the constraint reads."""
-        return self.position_names.index(self.constraint.feature)
+        """Which entry of the observation the constraint reads."""
+        return self.feature_names.index(self.constraint.feature)
 
     @cached_property
     def action_scale(self) -> Array:
@@ -101,10 +108,19 @@ class Task:
         return clipped * self.action_scale if self.dead_actions else clipped
 
     def observe(self, state: Array) -> Array:
-        """Observation (n, obs) from rows (qpos, qvel), (n, nq + nv); that array itself if there is no `extra`."""
-        if self.extra is None:
-            return state
-        return np.concatenate([state, self.extra(state[:, : self.nq])], axis=1)
+        """Observation (n, obs) from rows (qpos, qvel), (n, nq + nv); that array itself if it is shown as it is."""
+        obs = state
+        if self.unobserved:
+            obs = obs[:, self.unobserved :].copy()
+        if self.observed_speed < np.inf:
+            speeds = slice(self.nq - self.unobserved, None)
+            obs = obs.copy()
+            obs[:, speeds] = obs[:, speeds].clip(-self.observed_speed, self.observed_speed)
+        return obs if self.extra is None else np.concatenate([obs, self.extra(state[:, : self.nq])], axis=1)
+
+    def costs(self, obs: Array) -> Array:
+        """(n,) 1.0 where an observation (n, obs) breaks the constraint, else 0.0."""
+        return self.constraint.holds(obs[:, self.constraint_index]).astype(np.float64)
 
     def draw_reset(self, init_qpos: Array, rng: np.random.Generator) -> Array:
         """An initial (qpos, qvel), (nq + nv,). Same draws in the same order as Gymnasium's robots of the same model."""
@@ -151,6 +167,20 @@ def _travel(dt: float, control: float, alive: float = 0.0) -> Reward:
     return reward
 
 
+def _forward(dt: float, control: float) -> Reward:
+    """Speed along x, backwards counted negative, - control |a|^2: Gymnasium's stock reward."""
+
+    def reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
+        return (after[:, 0] - before[:, 0]) / dt - control * _squared(action)
+
+    return reward
+
+
+def _hopper_reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
+    """Speed along x + [upright] - 0.001 |a|^2"""
+    return _forward(dt=0.008, control=1e-3)(before, after, velocity, action) + ~_hopper_fell(after, velocity)
+
+
 def _ant_reward(before: Array, after: Array, velocity: Array, action: Array) -> Array:
     """sqrt(x^2 + y^2) + [0.2 <= z <= 1.0] - 0.5 |a|^2"""
     # No contact cost: the contact forces were always zero in the data that this task comes from.
@@ -184,6 +214,13 @@ def _point_reward(before: Array, after: Array, velocity: Array, action: Array) -
 def _walker_fell(qpos: Array, qvel: Array) -> NDArray[np.bool_]:
     height, pitch = qpos[:, 1], qpos[:, 2]
     return ~((height > 0.8) & (height < 2.0) & (pitch > -1.0) & (pitch < 1.0))
+
+
+def _hopper_fell(qpos: Array, qvel: Array) -> NDArray[np.bool_]:
+    height, pitch = qpos[:, 1], qpos[:, 2]
+    # Gymnasium's "healthy state": everything but x and z lies within 100.
+    bounded = (np.abs(qpos[:, 2:]) < 100).all(axis=1) & (np.abs(qvel) < 100).all(axis=1)
+    return ~(bounded & (height > 0.7) & (np.abs(pitch) < 0.2))
 
 
 def _pendulum_fell(qpos: Array, qvel: Array) -> NDArray[np.bool_]:
@@ -237,6 +274,7 @@ _CHEETAH = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in 
 _SWIMMER = ("x_position", "y_position", "heading", "joint_1", "joint_2")
 _LIMB = ("thigh", "leg", "foot")
 _WALKER = ("x_position", "z_position", "pitch", *(f"{side}_{part}" for side in ("right", "left") for part in _LIMB))
+_HOPPER = ("x_position", "z_position", "pitch", *_LIMB)
 _POINT = ("x_position", "y_position", "heading")
 
 _HALF_CHEETAH = Task(
@@ -341,6 +379,58 @@ TASKS: dict[str, Task] = {
             name="LevelHalfCheetah",
             description="The runner that is also paid for a level trunk (for transfer)",
             reward=_level_travel,
+        ),
+        # Gymnasium's stock v5 robots, whose observation leaves out where they are, with the limits on speed of
+        # Safety-Gymnasium: half of the speed that an agent without a limit reaches there.
+        Task(
+            name="HalfCheetahVelocity",
+            description="Gymnasium's HalfCheetah, paid for speed, with a speed limit",
+            model="half_cheetah.xml",
+            frame_skip=5,
+            dt=0.05,
+            horizon=1000,
+            position_names=_CHEETAH,
+            velocity_names=_velocities(_CHEETAH),
+            action_names=_CHEETAH[3:],
+            reward=_forward(dt=0.05, control=0.1),
+            constraint=Rule("x_velocity", ">", 3.2096),
+            reset_qvel_normal=True,
+            unobserved=1,
+            camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
+        ),
+        Task(
+            name="HopperVelocity",
+            description="Gymnasium's Hopper, paid for speed and for standing, with a speed limit",
+            model="hopper.xml",
+            frame_skip=4,
+            dt=0.008,
+            horizon=1000,
+            position_names=_HOPPER,
+            velocity_names=_velocities(_HOPPER),
+            action_names=_HOPPER[3:],
+            reward=_hopper_reward,
+            constraint=Rule("x_velocity", ">", 0.7402),
+            reset_qpos=0.005,
+            reset_qvel=0.005,
+            terminated=_hopper_fell,
+            unobserved=1,
+            observed_speed=10.0,
+            camera={"distance": 4.0, "elevation": -15.0, "height": 0.9, "floor": 0.0},
+        ),
+        Task(
+            name="SwimmerVelocity",
+            description="Gymnasium's Swimmer, paid for speed, with a speed limit",
+            model="swimmer.xml",
+            frame_skip=4,
+            dt=0.04,
+            horizon=1000,
+            position_names=_SWIMMER,
+            velocity_names=_velocities(_SWIMMER),
+            action_names=_SWIMMER[3:],
+            reward=_forward(dt=0.04, control=1e-4),
+            constraint=Rule("x_velocity", ">", 0.2282),
+            unobserved=2,
+            camera={"distance": 6.0, "elevation": -55.0, "height": 0.0, "floor": -0.1},
         ),
     )
 }

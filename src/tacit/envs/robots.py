@@ -1,4 +1,4 @@
-"""The robot tasks as Gymnasium environments: `gymnasium.make("tacit/Ant-v0")` and its six siblings.
+"""The robot tasks as Gymnasium environments: `gymnasium.make("tacit/Ant-v0")` and its nine siblings.
 
 What a task is (reward, constraint, ...) is data in `robot_tasks.py`; this file steps one copy of it. Its attributes
 follow Gymnasium's own MuJoCo environments: `model`, `data`, `dt`, `frame_skip`, `set_state(qpos, qvel)`.
@@ -154,15 +154,15 @@ class RobotEnv(Robot, gym.Env[Any, Any]):
             self.set_state(after[0, : task.nq], after[0, task.nq :])
         qpos, qvel = after[:, : task.nq], after[:, task.nq :]
         terminated = bool(task.terminated(qpos, qvel)[0]) if task.terminated else False
-        cost = float(task.constraint.holds(qpos[:, task.constraint_index])[0])
+        obs = task.observe(after)
         self._steps += 1
         truncated = not terminated and (self._steps >= self.horizon or not stable)
         if self.render_mode == "human":
             self.render()
-        info: Info = {"cost": cost}
+        info: Info = {"cost": float(task.costs(obs)[0])}
         if not stable:
             info["diverged"] = True
-        return task.observe(after)[0], float(reward[0]), terminated, truncated, info
+        return obs[0], float(reward[0]), terminated, truncated, info
 
     def _advance(self, applied: Array) -> bool:
         """Move the simulation by one step; False, and nothing moved, if it diverged (MuJoCo then resets itself)."""
@@ -232,7 +232,7 @@ FAMILY = Family(
             id=f"tacit/{task.name}-v0",
             constraint=f"stay out of {str(task.constraint).replace('x_position', 'x')}",
             horizon=task.horizon,
-            observation=f"Box({len(task.feature_names)}): qpos, qvel",
+            observation=f"Box({len(task.feature_names)}): qpos{' without the place' if task.unobserved else ''}, qvel",
             action=f"Box({task.nu}): [-{task.action_high:g}, {task.action_high:g}]",
             entry_point="tacit.envs.robots:RobotEnv",
             vector_entry_point="tacit.envs.mujoco_vector:RobotVectorEnv",

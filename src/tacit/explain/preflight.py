@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.algorithms import find
-from tacit.demos import collect, expert_policy, sample_demonstrations
+from tacit.demos import collect, expert_policy, sample_demonstrations, suspects
 from tacit.demos.data import FEW_DEMONSTRATIONS, Demonstrations
 from tacit.envs import registry
 from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
-from tacit.errors import UserError
+from tacit.errors import UserError, listed
 from tacit.explain.joint import SIGNIFICANT, Apart, compare_jointly
 from tacit.run.terminal import live
 from tacit.stats import mean_interval
@@ -133,6 +133,19 @@ def about(demos: Demonstrations) -> list[Finding]:
     return findings
 
 
+def about_suspects(demos: Demonstrations) -> list[Finding]:
+    """A finding about trajectories that look unlike the others, if there are any."""
+    named = suspects(demos)
+    if not named:
+        return []
+    numbers = listed([str(one.trajectory) for one in named], 10)
+    words = (
+        f"{len(named)} of the {len(demos)} demonstrations look unlike the others and may ignore the rule: {numbers}. "
+        f"For example, {named[0]} (`tacit demos suspects`; `tacit learn` leaves them out unless --trim off)"
+    )
+    return [Finding("doubt", words)]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Against an agent without constraint
 
@@ -186,7 +199,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
     theirs_rows, agent_rows = ([_rows(trajectory.observations) for trajectory in part] for part in (demos, agent))
     apart = compare_jointly(theirs_rows, agent_rows, names, np.random.default_rng([seed, 18]))
     theirs, earned = (mean_interval(part.returns) for part in (demos, agent))
-    findings = about(demos)
+    findings = [*about(demos), *about_suspects(demos)]
     differing = [one for one in features if one.p <= SIGNIFICANT]
     if differing:
         listed = ", ".join(f"{one.feature} ({one.distance:.2f})" for one in differing[:4])
