@@ -23,7 +23,6 @@ from tacit.reproduce.results import read
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 NOTES = RESULTS / "notes"
-PICTURES = ROOT / "docs" / "images" / "gallery"
 
 WIDE = "---\nhide: [toc]\n---\n\n"
 """For pages of wide tables or many cards, which need the room of the table of contents."""
