@@ -28,7 +28,6 @@ from tacit.reproduce.results import read
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 NOTES = RESULTS / "notes"
-PICTURES = ROOT / "docs" / "images" / "gallery"
 
 DEFAULT_OPTIONS = {"tacit/Nav-v0": {"shape": "disc"}, "tacit/Reactor-v0": {"rule": "product"}}
 """Of the cards without options."""

@@ -148,8 +148,8 @@ def _shift(reading: Reading, choices: Choices, target: Target | None, facts: Fac
     return shift, shift == 1 and (bool(reading.autoreset) or _resets_at_the_end(reading, shift, target))
 
 
-def _pairs(reading: Reading, shift: int) -> list[tuple[Recorded, int]]:
-    """Inner rows t of episodes for which row t, action t + shift and row t + 1 exist."""
+def _pairs(reading: Reading) -> list[tuple[Recorded, int]]:
+    """Inner rows t of episodes: row t, row t + 1, and the actions of t - 1, t and t + 1 exist."""
     return [
         (episode, t)
         for episode in reading.episodes
@@ -158,7 +158,7 @@ def _pairs(reading: Reading, shift: int) -> list[tuple[Recorded, int]]:
 
 
 def _surprise(reading: Reading, shift: int, target: Target) -> float:
-    pairs = _pairs(reading, shift)
+    pairs = _pairs(reading)
     if not pairs:
         return 1.0 if shift else 0.5
     some = np.random.default_rng(0).permutation(len(pairs))[:TESTED]
@@ -249,9 +249,7 @@ def _ended(episode: Recorded) -> bool | None:
 # Completion
 
 
-def complete(
-    parts: Sequence[Draft], reading: Reading, choices: Choices, target: Target | None, facts: Facts
-) -> list[Trajectory]:
+def complete(parts: Sequence[Draft], choices: Choices, target: Target | None, facts: Facts) -> list[Trajectory]:
     """Last observations, ends, rewards and costs; by the environment's word where the file has none."""
     trusted = target is not None and (target.exact or target.grid is not None) and _trusted(parts, target)
     pending = [draft for draft in parts if draft.pending is not None]

@@ -232,7 +232,7 @@ def _trajectories(reading: Reading, choices: Choices, target: Target | None, fac
     else:
         _round(reading, facts)
     parts = drafts(reading, choices, target, facts)
-    return complete(parts, reading, choices, target, facts)
+    return complete(parts, choices, target, facts)
 
 
 def _fit(reading: Reading, target: Target, facts: Facts) -> None:

@@ -129,7 +129,7 @@ def learn(
             undecided = feasibility.farkas_proof(mdp, matrix, problem.limit, point.weights)
             undecided = undecided or feasibility.decide(mdp, matrix, problem.limit)
             proof.extend([undecided] if undecided is not None else [])
-    return _solution(problem, point, target, slack, beta, objective, method, trajectories, proof, history, settings)
+    return _solution(problem, point, target, slack, beta, objective, trajectories, proof, history, settings)
 
 
 def _newton_steps(problem: Problem, beta: float, settings: Options, proof: list[Any], convex: bool) -> Steps:
@@ -191,7 +191,6 @@ def _solution(
     slack: np.ndarray,
     beta: float,
     objective: str,
-    method: str,
     trajectories: Trajectories | None,
     proof: list[feasibility.Diagnosis],
     history: list[dict[str, float]],

@@ -73,4 +73,7 @@ class OfTerms(loop.Method):
     def map_of(self, config: Config, state: State, expert: Expert, seed: int) -> LearnedCost | None:
         return None  # the cost is readable without a map
 
+    def ceiling(self, config: Config, cost: LearnedCost, rows: Array) -> float:
+        return config.ceiling
+
     shapes, blank = loop.Method.shapes, loop.Method.blank  # tables are a plain dict of arrays
