@@ -41,15 +41,18 @@ FORGIVEN = 0.8
 """Share of the clone's gain over a random policy that must be left with more noise."""
 HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
-LAST_SHARE = 0.3
-"""Share of the nominal agent's training whose steps stand for it: its last behaviour."""
+FIRST_SHARE, LAST_SHARE = 0.2, 0.3
+"""Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
+ENOUGH = 0.03
+"""Part of the demonstrators' return that a learner may lack and still be suspected of a way round the cost."""
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
 LEARNER_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.2, 8, 2048
 """Weight of the learner's own steps in P, how many of its last phases they come from, and steps of the last phase."""
 MOST_EXPERT_ROWS = 20_000
-SEARCHES, SEARCH_EVERY, LAST_SEARCH = (0, 2, 5, 10), 10, 0.9
-"""Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit."""
+SEARCHES, SEARCH_EVERY, LAST_SEARCH, LAST_RIVAL = (0, 2, 5, 10), 10, 0.9, 0.7
+"""Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit. Rivals
+are added in a smaller share of the run, because the learner must learn to keep to them."""
 FIRST_PRICE, PRICE_STEP, HIGHEST_PRICE = 1.0, 1.6, 100.0
 FALLS_MORE = 0.01
 """Ending an episode is priced if the learner spends more than twice as much time beyond the end, and so much more."""
@@ -90,6 +93,7 @@ def reward_seekers(
     state = replace(held, agent=replace(held.agent, **gone_on))
     noise = _log_std(held)
     metrics = {
+        "seekers/random_return": returns_of(nominal[:1], horizon),
         "seekers/nominal_return": returns_of(last, horizon),
         "seekers/tempted_return": returns_of(rollouts[len(rollouts) // 2 :], horizon),
         "seekers/noise": 0.0 if noise is None else float(noise.mean()),
@@ -136,18 +140,25 @@ def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
     return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
 
 
-def both_phases(nominal: Phase, tempted: Phase) -> Phase:
-    """As many steps of each, as one phase."""
-    nominal, tempted = (
-        replace(one, rows=samples.thinned(one.rows, SEEKER_ROWS), truth=samples.thinned(one.truth, SEEKER_ROWS))
-        for one in (nominal, tempted)
-    )
-    size = min(len(nominal.rows), len(tempted.rows))
+def competence(reached: float, metrics: Mapping[str, float], expert: Expert) -> float:
+    """Return of an agent between that of a random policy and the demonstrators', at least 0.1 and at most 1."""
+    random = metrics["seekers/random_return"]
+    if expert.mean_return is None or expert.mean_return <= random:
+        return 1.0
+    return float(np.clip((reached - random) / (expert.mean_return - random), 0.1, 1.0))
+
+
+def both_phases(nominal: Phase, tempted: Phase, metrics: Mapping[str, float], expert: Expert) -> Phase:
+    """Steps of both as one phase, in proportion to their competence: what a beginner does is no sign of a rule."""
+    size = min(len(nominal.rows), len(tempted.rows), SEEKER_ROWS)
+    skills = [competence(metrics[f"seekers/{name}_return"], metrics, expert) for name in ("nominal", "tempted")]
+    kept = [max(1, round(size * skill / max(skills))) for skill in skills]
+    parts = list(zip((nominal, tempted), kept, strict=True))
     return replace(
         tempted,
-        rows=np.concatenate([nominal.rows[:size], tempted.rows[:size]]),
-        truth=np.concatenate([nominal.truth[:size], tempted.truth[:size]]),
-        times=np.zeros(2 * size, np.int64),
+        rows=np.concatenate([samples.thinned(one.rows, n)[:n] for one, n in parts]),
+        truth=np.concatenate([samples.thinned(one.truth, n)[:n] for one, n in parts]),
+        times=np.zeros(sum(kept), np.int64),
         absorbed=max(nominal.absorbed, tempted.absorbed),
     )
 
@@ -159,12 +170,20 @@ def both_phases(nominal: Phase, tempted: Phase) -> Phase:
 def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> tuple[State, Metrics]:
     """Choose or fit the terms anew, then the price. `number` counts the inverse steps from 0."""
     expert, phase = seen.expert, seen.phase
+    if number == 0:
+        state = replace(state, params={"beginners": beginners(config, state, seen)})
     data = comparison(config, state, expert, phase if number else None)
     before = fitted_of(state)
-    charged = _mean_cost(before, data.learner[-LEARNER_ROWS:]) if number else 0.0
+    charged = float(_costs(before, data.learner[-LEARNER_ROWS:]).mean()) if number else 0.0
     searched = number in SEARCHES or number % SEARCH_EVERY == 0
     searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
-    fitted = terms.search(data, before) if searched else terms.refit(data, before)
+    needed: list[terms.Inputs] = []
+    if number == 0:
+        before = replace(before, rivals=terms.rivals_of(data))
+    elif number > 1 and state.steps < LAST_RIVAL * config.total_steps and earns_enough(seen):
+        needed = terms.needed_rivals(comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:], before)
+        searched = searched or bool(needed)
+    fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
     # A clone that is still frozen does not answer to any price.
@@ -174,7 +193,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     falls = phase.absorbed > 2.0 * expert.absorbed + FALLS_MORE
     state = replace(
         state,
-        params=to_params(fitted),
+        params=to_params(fitted) | {name: value for name, value in state.params.items() if name == "beginners"},
         price=price,
         share=fitted.share if searched else state.share,
         threshold=fitted.threshold,
@@ -197,6 +216,19 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     }
 
 
+def beginners(config: Config, state: State, seen: Evidence) -> Array:
+    """(n, d) first steps of the nominal agent's training."""
+    first = seen.rollouts[: max(1, round(FIRST_SHARE * len(seen.rollouts)))]
+    rows = samples.of_rollouts(first, state.inputs, config.at, seen.expert.horizon).rows
+    return samples.thinned(rows, LEARNER_ROWS)[:, list(state.inputs.columns)]
+
+
+def earns_enough(seen: Evidence) -> bool:
+    """Whether the learner earns about what the demonstrators do: then it may have found a way round the cost."""
+    theirs = seen.expert.mean_return
+    return theirs is None or returns_of(seen.rollouts, seen.expert.horizon) > theirs - ENOUGH * abs(theirs)
+
+
 def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> terms.Samples:
     """Demonstrations in folds, against the agents that follow the reward and the learner's last phases."""
     columns = list(state.inputs.columns)
@@ -215,6 +247,7 @@ def comparison(config: Config, state: State, expert: Expert, phase: Phase | None
         weight,
         config.expert_square,
         config.learner_square,
+        np.asarray(state.params["beginners"], np.float64) if "beginners" in state.params else None,
     )
 
 
@@ -223,10 +256,6 @@ def _costs(fitted: Fitted, x: Array) -> Array:
     for table in fitted.tables:
         total += terms.design(table.inputs, table.knots, x) @ table.values.ravel()
     return total
-
-
-def _mean_cost(fitted: Fitted, x: Array) -> float:
-    return float(_costs(fitted, x).mean())
 
 
 def _rounded(table: Table) -> Table:
@@ -249,6 +278,7 @@ def to_params(fitted: Fitted) -> dict[str, Array]:
         arrays[f"{i}/inputs"] = np.array(table.inputs, np.float32)
         arrays[f"{i}/values"] = table.values.astype(np.float32)
         arrays |= {f"{i}/knots{axis}": knots.astype(np.float32) for axis, knots in enumerate(table.knots)}
+    arrays["rivals"] = np.array([(inputs[0], inputs[-1]) for inputs in fitted.rivals], np.float32).reshape(-1, 2)
     return arrays
 
 
@@ -260,7 +290,9 @@ def fitted_of(state: State) -> Fitted:
         inputs = tuple(int(j) for j in params[f"{i}/inputs"])
         knots = tuple(params[f"{i}/knots{axis}"].astype(np.float64) for axis in range(len(inputs)))
         tables.append(Table(inputs, knots, params[f"{i}/values"].astype(np.float64)))
-    return Fitted(tuple(tables), state.smoothness, threshold=state.threshold, held_out_cost=state.held_out_cost)
+    rivals = tuple(tuple(sorted({int(first), int(last)})) for first, last in params.get("rivals", ()))
+    known = Fitted(tuple(tables), state.smoothness, threshold=state.threshold, rivals=rivals)
+    return replace(known, held_out_cost=state.held_out_cost)
 
 
 def to_cost(state: State, inputs: Inputs, **fields: Any) -> LearnedCost:

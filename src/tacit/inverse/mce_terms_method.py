@@ -45,8 +45,8 @@ class OfTerms(loop.Method):
         horizon = seen.expert.horizon
         forward, nominal, tempted, metrics = mce_terms.reward_seekers(env, config, forward, seen.rollouts, horizon)
         mce_checks.warn_of_beginner(metrics, seen.expert)
-        phases = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
-        return forward, replace(seen, phase=mce_terms.both_phases(*phases)), metrics
+        first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
+        return forward, replace(seen, phase=mce_terms.both_phases(first, second, metrics, seen.expert)), metrics
 
     def nominal_rows(self, config: Config) -> int:
         return 2 * mce_terms.SEEKER_ROWS

@@ -50,10 +50,16 @@ FIRST_GAIN, SMALLEST_GAIN, NO_LOSS = 0.01, 0.02, 0.002
 """Rise of S that the first term must bring, and every further one; fall of S below which a term is superfluous."""
 FIRST_SMOOTHNESS, SMOOTHNESS = 0.3, (0.1, 0.5, 3.0)
 """Weight of the differences between neighbouring knots while terms are chosen, and the candidates afterwards."""
-HINGES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
-"""Candidates of h in (2): 0, and these quantiles of the out-of-fold costs."""
+HINGES = (0.95, 0.98, 0.99, 0.995)
+"""Candidates of h in (2): these quantiles of the out-of-fold costs. At most one demonstrated step in 20 is above it."""
 CANDIDATES = 4
 """Number of sets of inputs that are fitted before one is chosen."""
+MOST_RIVALS, RIVAL_SHARE, RIVAL_PULL = 6, 0.03, 1.5
+"""Number of sets of inputs that may be rivals, and the S and the pull (`drawn`) that each must have alone."""
+SMALLEST_PULL = 0.8
+"""Pull (`drawn`) that a further term must have."""
+NEEDED = 0.1
+"""Share of the agents' trespass that the learner must show on the inputs of a rival, until it is added."""
 MOST_INPUTS = 120
 """Number of inputs whose pairs are screened: those that differ most alone."""
 
@@ -70,6 +76,8 @@ class Samples:
     """(m,) of the learner's steps; they sum to 1."""
     expert_square: float
     learner_square: float
+    beginners: Array | None = None
+    """(k, d) early steps of an agent that learns to follow the reward."""
 
     @property
     def n_folds(self) -> int:
@@ -103,6 +111,8 @@ class Fitted:
     """h in (2)."""
     held_out_cost: float = 0.0
     """Mean out-of-fold cost of a demonstrated step."""
+    rivals: tuple[Inputs, ...] = ()
+    """Inputs that explain the agents' behaviour, too, and are added if the learner leaves the demonstrations there."""
 
     @property
     def share(self) -> float:
@@ -214,7 +224,7 @@ def score(samples: Samples, expert: Array, learner: Array) -> tuple[Array, float
     """(S of each fold, the best h), see (2), from costs of demonstrated steps out of fold and of the learner's."""
     a, b = samples.expert_square, samples.learner_square
     best: tuple[float, float, float] | None = None
-    for h in np.unique(np.r_[0.0, np.quantile(expert, HINGES)]):
+    for h in np.unique(np.quantile(expert, HINGES)):
         of_expert, of_learner = np.maximum(expert - h, 0.0), np.maximum(learner - h, 0.0)
         gap = float(samples.weight @ of_learner - of_expert.mean())
         squares = float(a * (of_expert**2).mean() + b * (samples.weight @ of_learner**2))
@@ -328,14 +338,21 @@ def first_knots(expert: Array, learner: Array, n: int) -> Array:
 # Search
 
 
-def search(samples: Samples, present: Fitted) -> Fitted:
-    """The best short sum of terms, beginning with the inputs of the present one."""
+def new_table(samples: Samples, inputs: Inputs) -> tuple[Inputs, tuple[Array, ...]]:
+    """These inputs with their first knots."""
+    n = KNOTS[len(inputs)]
+    return inputs, tuple(first_knots(samples.expert[:, j], samples.learner[:, j], n) for j in inputs)
+
+
+def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> Fitted:
+    """The best short sum of terms, beginning with the inputs of the present one and with rivals that are needed."""
 
     def new(inputs: Inputs) -> tuple[Inputs, tuple[Array, ...]]:
-        n = KNOTS[len(inputs)]
-        return inputs, tuple(first_knots(samples.expert[:, j], samples.learner[:, j], n) for j in inputs)
+        return new_table(samples, inputs)
 
     tables = [new(table.inputs) for table in present.tables]
+    tables = [table for table in tables if not any(set(table[0]) < set(inputs) for inputs in needed)]
+    tables = [*[new(inputs) for inputs in needed], *tables][:MOST_TERMS]
     lam: Array | None = None
     fitted, held_out = Fitted(shares=np.zeros(samples.n_folds)), np.zeros(len(samples.expert))
     problem: Problem | None = None
@@ -346,7 +363,9 @@ def search(samples: Samples, present: Fitted) -> Fitted:
         learner_cost = np.zeros(len(samples.learner)) if problem is None else problem.learner @ lam
         gains = screen(samples, held_out, learner_cost)
         trials = []
-        for inputs in _candidates(gains, [table[0] for table in tables]):
+        for inputs in _candidates(gains, [table[0] for table in tables])[:CANDIDATES]:
+            if tables and drawn(samples, inputs) < SMALLEST_PULL:
+                continue
             # A pair can say all that a term on one of its inputs says.
             kept = [table for table in tables if not set(table[0]) < set(inputs)]
             trial = Problem(samples, [*kept, new(inputs)])
@@ -360,9 +379,9 @@ def search(samples: Samples, present: Fitted) -> Fitted:
         tables, problem = list(best.tables), best
         lam, fitted, held_out = result
     if problem is None:
-        return fitted
+        return replace(fitted, rivals=present.rivals)
     for table in list(tables):
-        if len(tables) > 1:
+        if len(tables) > 1 and table[0] not in present.rivals:
             rest = [other for other in tables if other is not table]
             trial = Problem(samples, rest)
             result = trial.fit(FIRST_SMOOTHNESS)
@@ -376,7 +395,7 @@ def search(samples: Samples, present: Fitted) -> Fitted:
             problem = trial
             lam, fitted, held_out = result
     fits = [problem.fit(smoothness, lam)[1] for smoothness in SMOOTHNESS]
-    return max([fitted, *fits], key=lambda one: one.share)
+    return replace(max([fitted, *fits], key=lambda one: one.share), rivals=present.rivals)
 
 
 def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[Inputs]:
@@ -388,11 +407,64 @@ def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[I
         singles = [(j,) for j in inputs if len(inputs) == 2 and (j,) not in present]
         enough = [one for one in singles if gains[one] > gain - FIRST_GAIN / 2]
         candidate = max(enough, key=lambda one: gains[one]) if enough else inputs
-        if candidate not in chosen:
+        if candidate not in chosen and candidate not in present:
             chosen.append(candidate)
-        if len(chosen) == CANDIDATES:
+        if len(chosen) == MOST_RIVALS:
             break
     return chosen
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rivals. Whoever goes round an obstacle moves differently, too, so several sets of inputs tell demonstrators from
+# agents that follow the reward. Which is the rule shows only when an agent obeys one: does it trespass on others?
+
+
+def rivals_of(samples: Samples) -> tuple[Inputs, ...]:
+    """Sets of inputs that explain what the agents do, and draw competent agents more than beginners."""
+    gains = screen(samples, np.zeros(len(samples.expert)), np.zeros(len(samples.learner)))
+    pulls = {inputs: drawn(samples, inputs) for inputs in _candidates(gains, ())}
+    chosen = [
+        inputs
+        for inputs, pull in pulls.items()
+        if pull >= RIVAL_PULL and _alone(samples, inputs)[0].share > RIVAL_SHARE
+    ]
+    return tuple(sorted(chosen, key=lambda inputs: -pulls[inputs]))
+
+
+def needed_rivals(agents: Samples, learner: Array, present: Fitted) -> list[Inputs]:
+    """Rivals on whose inputs the learner (n, d) trespasses, compared with agents that follow the reward."""
+    used = [table.inputs for table in present.tables]
+    needed = []
+    for inputs in present.rivals:
+        if not any(set(inputs) <= set(other) for other in used):
+            theirs, its = trespasses(agents, inputs, agents.learner, learner)
+            needed += [inputs] * (its > NEEDED * theirs > 0.0)
+    return needed
+
+
+def drawn(samples: Samples, inputs: Inputs) -> float:
+    """How much more the agents trespass than beginners do: what only beginners do is clumsy, not worth forbidding."""
+    if samples.beginners is None:
+        return 1.0
+    competent, first = trespasses(samples, inputs, samples.learner, samples.beginners)
+    return max(0.0, competent) / max(first, 0.01)
+
+
+def trespasses(samples: Samples, inputs: Inputs, first: Array, second: Array) -> tuple[float, float]:
+    """Share of steps above the threshold of a single term on these inputs, less that of held-out demonstrations."""
+    fitted, held_out = _alone(samples, inputs)
+    usual = float((held_out > fitted.threshold).mean())
+    (table,) = fitted.tables
+    costs = [design(table.inputs, table.knots, x) @ table.values.ravel() for x in (first, second)]
+    weight = samples.weight if first is samples.learner else np.full(len(first), 1.0 / len(first))
+    return float(weight @ (costs[0] > fitted.threshold)) - usual, float((costs[1] > fitted.threshold).mean()) - usual
+
+
+def _alone(samples: Samples, inputs: Inputs) -> tuple[Fitted, Array]:
+    """A single term on these inputs, and the out-of-fold costs of the demonstrated steps."""
+    fitted = Problem(samples, [new_table(samples, inputs)]).fit(FIRST_SMOOTHNESS)[1]
+    _, fitted, held_out = Problem(samples, [refined(samples, table) for table in fitted.tables]).fit(FIRST_SMOOTHNESS)
+    return fitted, held_out
 
 
 def _rises(new: Fitted, old: Fitted) -> bool:
