@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import gymnasium as gym
@@ -13,7 +14,7 @@ from demo_helpers import GRID, continuous, same
 from tacit import demos as d
 from tacit.demos.data import from_trajectories
 from tacit.envs.gridworld import ENV_ID, GridworldEnv, GridworldVectorEnv, make_spec
-from tacit.errors import UserError
+from tacit.errors import RunFailed, UserError
 from tacit.forward.soft_policy_iteration import occupancy
 
 
@@ -351,3 +352,10 @@ def test_collecting_is_fair_and_complete():
     disabled = SyncVectorEnv([lambda: GridworldEnv()], autoreset_mode=AutoresetMode.DISABLED)
     with pytest.raises(UserError, match="does not reset its copies"):
         d.collect(disabled, detour, 1, seed=0)
+
+
+def test_an_episode_without_an_end_is_refused(monkeypatch):
+    monkeypatch.setattr(sys.modules[d.collect.__module__], "LONGEST", 50)
+    env = GridworldVectorEnv(2, layout="paper", horizon=10_000)
+    with pytest.raises(RunFailed, match="did not end within 50 steps: give the environment a time limit"):
+        d.collect(env, lambda obs, rng: np.zeros(len(obs), int), 2, seed=0)

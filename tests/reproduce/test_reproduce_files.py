@@ -198,3 +198,8 @@ def test_pictures_need_no_runs(number: str, tmp_path: Path, cli: Any) -> None:
     name = find(number)[0]
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len((tmp_path / f"{name}.md").read_text()) > 30
+
+
+def test_rows_of_a_python_file_are_compared_with_the_first_unless_it_says_with_which():
+    Path("own.py").write_text(PYTHON.replace('    ours="exact",\n', ""))
+    assert find("own.py")[1].ours == "exact"

@@ -15,7 +15,7 @@ from tacit.envs.families import Options
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import scripted_expert
 from tacit.envs.registry import feature_names, flatten, make_vec, origin, required_autoreset, rows
-from tacit.errors import UserError
+from tacit.errors import RunFailed, UserError
 from tacit.forward.soft_policy_iteration import plan
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ Policy = Callable[[Any, np.random.Generator], Any]
 """(observations of all copies, generator) -> actions of all copies."""
 
 EXPERT_BETA = 0.1
+LONGEST = 100_000
+"""Steps after which a recorded episode counts as endless. All of them are kept in memory."""
 EXPERT_WEIGHT = 30.0
 """Reward that the expert gives up to avoid one step in a constrained cell. With 30 the expert of the built-in layout
 keeps its distance even at slip 0.5 (about one episode in six is pushed into a constrained cell there)."""
@@ -78,8 +80,11 @@ def collect(
                     finished[i].append(running[i].trajectory(bool(terminated[i])))
                 running[i] = _Recorder(reached[i])
         resetting = ended & ~resetting if mode == "NextStep" else resetting
+        longest = max(len(one.actions) for one in running)
+        if longest > LONGEST:
+            raise RunFailed(f"an episode did not end within {LONGEST:,} steps: give the environment a time limit")
         if progress is not None:
-            progress(f"step {max(len(one.actions) for one in running):,}", sum(map(len, finished)) - before)
+            progress(f"step {longest:,}", sum(map(len, finished)) - before)
     names = feature_names(env)
     env_id, options = origin(env)
     basis = make_card(

@@ -6,8 +6,10 @@ of your own adds one by an entry point in its pyproject.toml:
     [project.entry-points."tacit.environments"]
     tank = "my_package.tank"
 
-The module may define `FAMILY`, or just call `gymnasium.register`. It is imported for `tacit envs`, and when an id is
-asked for that nobody has registered. What an environment can do once it is made is declared in `capabilities.py`.
+The module may define `FAMILY`, or call `gymnasium.register`, or both. It is imported for `tacit envs`, and when an id
+is asked for that nobody has registered. `EnvInfo.horizon` describes a time limit and sets none. An environment that
+does not cut its episodes off itself is registered with `max_episode_steps`. What an environment can do once it is made
+is declared in `capabilities.py`.
 """
 
 from __future__ import annotations

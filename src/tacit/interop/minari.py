@@ -29,7 +29,7 @@ from tacit.interop.hdf5 import check_file
 from tacit.run.storage import from_json, to_json
 
 PREFIX = "minari:"
-"""Before a dataset's id on the command line."""
+"""Prefix of a dataset's id on the command line."""
 CARD = "tacit_card"
 
 

@@ -40,7 +40,7 @@ Request = dict[str, Any]
 
 MAX_BODY = 1_000_000
 READ_SECONDS = 10.0
-"""In which a request must have arrived, whole."""
+"""Seconds within which a whole request must have arrived."""
 THREADS = 128
 WAITING = 32
 """Pages whose scene may wait to be solved."""

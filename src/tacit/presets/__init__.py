@@ -1,4 +1,4 @@
-"""Settings by name: one TOML file an algorithm and preset, with defaults and what some environments want instead.
+"""Settings by name: one TOML file per algorithm and preset, with defaults and what some environments need instead.
 
     algo = "mce"                      whose settings these are
 

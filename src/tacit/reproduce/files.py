@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 import runpy
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ def _from_python(path: Path) -> Experiment | Measured:
         raise UserError(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(experiment, Experiment | Measured):
         raise UserError("it must define EXPERIMENT, a tacit.reproduce.Experiment")
+    if isinstance(experiment, Experiment) and experiment.rows and experiment.ours not in experiment.rows:
+        experiment = replace(experiment, ours=next(iter(experiment.rows)))  # as in a TOML file
     return experiment
 
 
