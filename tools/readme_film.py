@@ -1,8 +1,9 @@
 """The film of the README: `python tools/readme_film.py` writes docs/images/film.gif and prints what it shows (minutes).
 
 Above, from the same starts: an agent that follows the reward alone, and the one that has learned from 40
-demonstrations. The starts are the first ones from which the straight way crosses the hidden discs. Below: the cost of a
-place (x, y), fitted to 1, 2, 5, 10, 20 and 40 demonstrations. Runs are kept in build/film, so a second call is quick.
+demonstrations. The starts are the first ones from which the straight way crosses the hidden discs, and the seed is the
+clearest of 0, 1 and 2: an illustration, not a result. Below: the cost of a place (x, y), fitted to 1, 2, 5, 10, 20 and
+40 demonstrations. Runs are kept in build/film, so a second call is quick.
 """
 
 from __future__ import annotations

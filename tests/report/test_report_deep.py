@@ -201,6 +201,19 @@ def test_film(report: Path) -> None:
     assert np.abs(pictures[0].astype(int) - pictures[-1].astype(int)).max() > 30
 
 
+def test_a_cost_of_terms_needs_no_map(copy: Run) -> None:
+    """It is read as it is: nothing is missing, and the verdict is about the cost."""
+    config, summary = copy.read("config.json"), copy.read("summary.json")
+    (copy.path / "model" / "map.safetensors").unlink()
+    assert "no model/map.safetensors" in words_of(render_report([load_run(copy)]))
+    copy.write("config.json", config | {"config": config["config"] | {"features": "terms"}})
+    summary["detection"].pop("map", None)
+    copy.write("summary.json", summary)
+    words = words_of(render_report([load_run(Run.open(copy.path))]))
+    assert "no model/map.safetensors" not in words
+    assert "The cost ranks a constrained state" in words
+
+
 def test_an_agent_without_constraint_is_found_beside_the_run(pendulum: Run, tmp_path: Path) -> None:
     """A finished run of ppo in the same environment; no other run."""
     for name in ("mce-one", "ppo-one"):

@@ -96,6 +96,11 @@ class RunData:
         return str(self.summary.get("status") or self.certificate.get("status") or ("" if self.done else "unfinished"))
 
     @property
+    def has_map(self) -> bool:
+        """Whether a map beside the cost was judged; a cost of terms is read as it is."""
+        return "map" in as_mapping(self.summary.get("detection")) or "map" in self.costs
+
+    @property
     def quality(self) -> Row:
         """The quality of the cost, {metric: number}, with the overlap at the learned threshold."""
         return with_overlap(as_mapping(self.summary.get("cost_quality")), self.explanation)
@@ -200,7 +205,8 @@ def _sampled(
     )[0]
     costs: dict[str, LearnedCost] = {}
     for name, file in files.items() if samples else ():
-        expected = name == "cost" or run.config["algo"] == "mce"  # other methods have no separate map
+        # Other methods have no separate map, nor has a cost of terms.
+        expected = name == "cost" or (run.config["algo"] == "mce" and run.config["config"].get("features") != "terms")
         for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), expected):
             costs[name] = cost
     widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}

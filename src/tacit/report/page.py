@@ -35,6 +35,10 @@ SECTIONS: tuple[Callable[[RunData, str], Section | None], ...] = (
 )
 
 
+OPTIONS = ("layout", "slip", "shape", "rule")
+"""Options of environments that are shown at the top."""
+
+
 def write_report(runs: Sequence[Run], path: str | os.PathLike[str], title: str | None = None) -> Path:
     """Write the report of `runs` to `path` (whole or not at all) and return it."""
     if not runs:
@@ -70,7 +74,7 @@ def _title(runs: Sequence[RunData]) -> str:
 def _chips(data: RunData) -> str:
     config = data.config
     chips = [("method", config["algo"]), ("environment", config["env"]), ("seed", config["seed"])]
-    chips += [(key, config["env_kwargs"][key]) for key in ("layout", "slip") if _short(config["env_kwargs"].get(key))]
+    chips += [(key, config["env_kwargs"][key]) for key in OPTIONS if _short(config["env_kwargs"].get(key))]
     chips += [
         (key, config["config"][key]) for key in ("objective", "beta", "budget") if _short(config["config"].get(key))
     ]

@@ -73,8 +73,9 @@ def numbers(data: RunData, anchor: str) -> Section | None:
     quality = {"learned cost": data.quality}
     judged = "judged on all cells that can be reached"
     if "boundaries" in data.summary:
-        quality = {"constraint map": data.quality, "cost of the policy": {"auroc": data.quality.get("auroc_cost")}}
         judged = "judged on all states that the learner tried"
+    if data.has_map:
+        quality = {"constraint map": data.quality, "cost of the policy": {"auroc": data.quality.get("auroc_cost")}}
     if any(value_of(data.quality.get(key)) is not None for key in QUALITY_KEYS):
         body += "<h3>How well the learned cost marks the true constraint</h3>"
         body += metric_table(judged, quality, QUALITY_KEYS)
@@ -331,9 +332,13 @@ def _has(records: Iterable[Record], keys: Sequence[str]) -> bool:
     return sum(any(is_number(record.get(key)) for key in keys) for record in records) >= 2
 
 
+SHORTEST = 0.005
+"""Seconds of a phase that is worth a line; a cost that is read as it is has no map to be fitted."""
+
+
 def time(data: RunData, anchor: str) -> Section | None:
     """The section about the time of each phase of the run."""
-    phases = time_of_phases(data.summary)
+    phases = {name: seconds for name, seconds in time_of_phases(data.summary).items() if seconds >= SHORTEST}
     total, steps = sum(phases.values()), data.summary.get("steps")
     if not total:
         return None

@@ -147,7 +147,7 @@ def _cost_words(data: RunData) -> list[str]:
     auroc = value_of(quality.get("auroc"))
     if auroc is not None:
         what = "cell" if data.layout else "state that the learner tried"
-        it = "The map" if "boundaries" in data.summary else "It"
+        it = "The map" if data.has_map else "The cost" if "boundaries" in data.summary else "It"
         words.append(f"{it} ranks a constrained {what} above an allowed one with probability {number(auroc, 'score')}.")
     unknown = data.arrays.get("unknown")
     if unknown is not None and (unknown > 0.5).any():
