@@ -16,6 +16,7 @@ from tacit.cost.calibration import (
     conformal_threshold,
     rejected,
     scores,
+    set_threshold,
     split,
     step_costs,
     usual_threshold,
@@ -184,3 +185,12 @@ def test_a_run_that_used_everything_says_so(tmp_path, cli):
     out = cli("calibrate", run.path)
     assert out.status == 2
     assert "--calibration N" in out.stderr
+
+
+def test_a_set_does_not_follow_demonstrators_who_slip():
+    """19 careful demonstrations and one accident: the usual threshold. With five accidents, the better half counts."""
+    careful = [*np.linspace(0.1, 2.0, 19), 9.0]
+    assert set_threshold(careful, 10.0) == usual_threshold(careful, 10.0) == pytest.approx(2.0)
+    slippery = [*np.linspace(0.1, 1.5, 15), *[9.0] * 5]
+    assert usual_threshold(slippery, 10.0) == 9.0
+    assert set_threshold(slippery, 10.0) == pytest.approx(1.1)

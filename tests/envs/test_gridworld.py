@@ -376,3 +376,10 @@ def test_wrong_use_of_the_simulators():
             batch.step(actions)
     with pytest.raises(UserError, match="num_envs"):
         GridworldVectorEnv(0)
+
+
+def test_a_road_is_cheap():
+    """Another reward in the same world: steps into the lowest row cost 0.2, the goal pays as before."""
+    rewards = make_spec("S.\n.G\n", reward="road", slip=0.0).entry_rewards
+    assert rewards.tolist() == [-1.0, -1.0, -0.2, 1.0]
+    assert make_spec("S.\n.G\n", slip=0.0).entry_rewards.tolist() == [-1.0, -1.0, -1.0, 1.0]

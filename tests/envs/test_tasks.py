@@ -275,3 +275,27 @@ def test_a_rule_may_be_a_predicate_and_a_text_alone() -> None:
     assert Rule("x", ">", 1.0).is_bound
     with pytest.raises(UserError, match="text and a predicate"):
         Rule()
+
+
+def test_starts_goals_and_speed_of_nav_can_be_changed():
+    """The expert keeps out of the disc with a faster body, too: it brakes in time."""
+    options = {"starts": [-3, -3, -1.5, 3], "goals": [1.5, -3, 3, 3], "top_speed": 2.0}
+    data = demos.scripted_demonstrations("tacit/Nav-v0", options, n=20, seed=0)
+    first = data.observations[data.rows_before][data.step_offsets]
+    goals = first[:, :2] + first[:, 4:]
+    assert (first[:, 0] <= -1.5).all()
+    assert (goals[:, 0] >= 1.5).all()
+    speeds = np.hypot(*data.observations[:, 2:4].T)
+    assert 1.5 < speeds.max() <= 2.0 + 1e-5
+    assert data.costs is not None
+    assert not data.costs.any()
+    assert (data.lengths < 200).all()  # everybody arrives
+    for wrong in ({"starts": [1, 2]}, {"goals": [1, 0, -1, 2]}, {"top_speed": 0.0}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            make("tacit/Nav-v0", **wrong)
+
+
+def test_options_that_were_added_later_are_not_part_of_a_name_at_their_default():
+    assert resolve_env("tacit/Nav-v0", {}) == {"shape": "disc", "horizon": 200}
+    assert resolve_env("tacit/Nav-v0", {"top_speed": 1.0}) == {"shape": "disc", "horizon": 200}
+    assert resolve_env("tacit/Nav-v0", {"top_speed": 2.0}) == {"shape": "disc", "horizon": 200, "top_speed": 2.0}

@@ -14,6 +14,7 @@ from tacit import demos, launch, presets
 from tacit.algorithms import find as algorithm
 from tacit.cost import Inputs, LearnedCost
 from tacit.envs.gridworld import make_spec
+from tacit.envs.options import check_env
 from tacit.errors import RunFailed, UserError
 from tacit.policy import Interface, Policy
 from tacit.reproduce import (
@@ -759,3 +760,48 @@ def test_our_experts_are_those_that_demonstrate():
         seed = demos.load(demos.shipped(f"tacit/{robot}-v0")).card["expert"]["seed"]
         (found,) = [run for run in experts if run["label"] == robot and run["seed"] == seed]
         assert value == pytest.approx(found["stochastic"]["terminated_return"], rel=1e-3)
+
+
+def test_fresh_agents_of_every_method_stand_beside_the_controls():
+    """mce on all seeds and tasks, references on three seeds, other methods on few tasks."""
+    fresh = EXPERIMENTS["fresh"]
+    jobs = {(job.label, job.seed): job for job in fresh.jobs([0, 3])}
+    assert {"Nav, disc", "SlowZone", "Reactor", "Swimmer"} <= set(fresh.groups)
+    for row, charge in (("mce", "excess"), ("mce, set", "set"), ("vicrl, price", "price")):
+        job = jobs[f"Reactor: {row}", 1000]
+        assert (job.algo, job.settings["charge"]) == ("retrain", charge)
+    assert [jobs[f"Reactor: {row}", 0].algo for row in ("rcpo", "ppo", "box")] == ["rcpo", "ppo", "box"]
+    assert ("SlowZone: gacl", 1000) not in jobs  # one of the few tasks only
+    assert {label for label, seed in jobs if seed in (3, 1003)} == {
+        f"{group}: mce{ending}" for group in fresh.groups for ending in ("", ", set", ", price")
+    }
+    assert fresh.needed_by(["Reactor: mce, set", "Reactor: box, price", "Reactor: rcpo"]) == {
+        "Reactor: mce",
+        "Reactor: box",
+    }
+    # The default of mce, not the preset of the older tables.
+    assert {job.preset for job in fresh.first([0]) if job.algo == "mce"} == {None}
+
+
+def test_a_shift_learns_in_one_task_and_tests_in_another():
+    shift = EXPERIMENTS["shift"]
+    learned = {job.label: job for job in shift.first([0])}
+    tested = {job.label: job for job in shift.jobs([0])}
+    for group in shift.groups:
+        source, target = learned[f"{group} (source): mce"], tested[f"{group}: mce"]
+        assert (source.env, source.env_kwargs) != (target.env, target.env_kwargs)
+        assert tested[f"{group}: rcpo"].env_kwargs == target.env_kwargs
+        check_env(target.env, target.env_kwargs)
+    assert "Ant to Point: bc" not in tested  # a clone cannot move another body
+    assert learned["Ant to Point (source): mce"].settings["inputs"] == ["x_position", "y_position"]
+    assert shift.needed_by(["Nav, other goals: bc"]) == {"Nav, other goals (source): mce"}
+
+
+def test_returns_are_over_the_agent_with_the_true_cost():
+    """(return - floor) / (rcpo's - floor): on Reactor the floor is what random actions earn, -54.8."""
+    runs = [record("Reactor: mce", 1000, -37.4), record("Reactor: rcpo", 0, -20.0), record("Reactor: rcpo", 1, 0.0)]
+    text = table_of("fresh", {"runs": [*runs, record("SlowZone: mce", 1000, 5.0)], "missing": []})
+    first = text.split("**")[2]
+    assert "/ 0.50 |" in first
+    lines = [line for line in text.split("**SlowZone**")[1].splitlines() if line.startswith("| mce ")]
+    assert " - |" in lines[0]  # nobody knows what the true cost's agent earns there
