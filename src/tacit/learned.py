@@ -19,7 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from tacit.algorithms import find
 from tacit.cost.calibration import Calibration, calibrate_run
@@ -33,6 +33,7 @@ from tacit.errors import UserError
 from tacit.evaluate import evaluate as run_episodes
 from tacit.evaluate import summarize
 from tacit.explain import explain, in_words, refresh_explanation, save_explanation
+from tacit.explain.alarms import Alarm, alarms
 from tacit.explain.brief import agent_in_brief, in_brief, rule_of
 from tacit.explain.rules import Clause
 from tacit.forward.soft_policy_iteration import plan
@@ -44,6 +45,7 @@ from tacit.presets import settings
 from tacit.run import Run, disk, log, storage
 from tacit.run.find import find_run
 from tacit.run.naming import OTHER_SEED
+from tacit.run.summary import Summary
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -217,6 +219,11 @@ class Learned:
     def rule(self) -> str | None:
         """What is forbidden, in short; None where no rule could be read. `explain` says how far to trust it."""
         return rule_of(self.run)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Reasons not to use the cost, and notes, from the run alone: no truth is needed. Empty if there are none."""
+        return alarms(cast(Summary, self.summary), self.run.metrics())
 
     def explain(self, of: Literal["map", "cost"] | None = None) -> str:
         """What was learned and what the data leave open, in words: what `tacit explain` prints."""

@@ -20,12 +20,14 @@ Examples:
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import tyro
 
 from tacit import explain as explaining
 from tacit.commands import RunPath, open_run, print_json, require_finished
+from tacit.explain.alarms import alarms
+from tacit.run.summary import Summary
 
 Of = Annotated[Literal["map", "cost"] | None, tyro.conf.arg(metavar="{map,cost}")]
 
@@ -53,6 +55,8 @@ def explain(run: RunPath, /, *, of: Of = None, ensemble: int = 0, seed: int = 0,
     if json:
         return print_json({"run": opened.path, **explanation, "files": paths})
     print("\n".join(explaining.in_words(explanation)))
+    for one in alarms(cast(Summary, opened.read("summary.json")), opened.metrics()):
+        print(f"\n{one.level}: {one}")
     drawn = [path for path in paths if path.suffix == ".png"]
     entries = explanation["pictures"] if explanation["kind"] == "features" else []
     for path, entry in itertools.zip_longest(drawn, entries):

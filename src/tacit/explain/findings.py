@@ -17,6 +17,7 @@ from tacit.cost import CLIPPED_TOO_OFTEN
 from tacit.cost.bounds import RELATIONS, Bound, threshold_error
 from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import UserError
+from tacit.explain.alarms import alarms
 from tacit.explain.rules import NO_RULE, Clause, Rule
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
@@ -172,6 +173,7 @@ def doubts(summary: Summary, metrics: Sequence[Record] = (), explanation: object
     if "demonstrations" not in table and "boundaries" not in summary:
         return []
     return [
+        *map(str, alarms(summary, metrics)),
         *_about_behaviour(table.get("learned", {}), table.get("demonstrations", {})),
         *_about_map(summary, clauses_of(explanation)),
         *_about_training(summary, metrics),

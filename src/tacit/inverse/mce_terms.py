@@ -43,8 +43,9 @@ HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
 FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
-ENOUGH = 0.03
-"""Part of the demonstrators' return that a learner may lack and still be suspected of a way round the cost."""
+ENOUGH, TOO_LITTLE, FIRST_DOUBT = 0.03, 0.1, 0.4
+"""A learner that lacks at most the first part of the demonstrators' return may have found a way round the cost. One
+that lacks more than the second after this share of the run may have a cost on the wrong inputs."""
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
 LEARNER_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.2, 8, 2048
@@ -180,9 +181,13 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     needed: list[terms.Inputs] = []
     if number == 0:
         before = replace(before, rivals=terms.rivals_of(data))
-    elif number > 1 and state.steps < LAST_RIVAL * config.total_steps and earns_enough(seen):
-        needed = terms.needed_rivals(comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:], before)
-        searched = searched or bool(needed)
+    elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
+        earned, stuck = income(seen), state.steps > FIRST_DOUBT * config.total_steps
+        if earned > -ENOUGH or (earned < -TOO_LITTLE and stuck):
+            needed = terms.needed_rivals(comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:], before)
+            searched = searched or bool(needed)
+        if needed and earned < -TOO_LITTLE:
+            before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
     fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
@@ -211,6 +216,8 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
         "dual/expert_cost": float(expert_cost.mean()),
         "dual/expert_cost_99": float(np.quantile(expert_cost, 0.99)),
         "dual/learner_cost": float(learner.mean()),
+        "dual/expert_above": float((expert_cost > fitted.threshold).mean()),
+        "dual/learner_above": float((learner > fitted.threshold).mean()),
         "dual/absorbing": state.absorbing,
         "dual/clipped": 0.0,
     }
@@ -223,10 +230,12 @@ def beginners(config: Config, state: State, seen: Evidence) -> Array:
     return samples.thinned(rows, LEARNER_ROWS)[:, list(state.inputs.columns)]
 
 
-def earns_enough(seen: Evidence) -> bool:
-    """Whether the learner earns about what the demonstrators do: then it may have found a way round the cost."""
+def income(seen: Evidence) -> float:
+    """What the learner earns more than the demonstrators, as a share of their return."""
     theirs = seen.expert.mean_return
-    return theirs is None or returns_of(seen.rollouts, seen.expert.horizon) > theirs - ENOUGH * abs(theirs)
+    if not theirs:
+        return 0.0
+    return (returns_of(seen.rollouts, seen.expert.horizon) - theirs) / abs(theirs)
 
 
 def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> terms.Samples:

@@ -1,0 +1,109 @@
+"""Alarms that need no truth: reasons not to use a learned cost, from what the run itself recorded.
+
+An alarm says "do not use this", a note informs. Each has its number, what it means, and what to do. They are about the
+default of `mce` (a cost of terms); runs that lack the numbers get fewer of them. What alarms miss is measured in
+docs/shapes.md: a wrong cost may still raise none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
+
+TOO_FEW = 5
+"""Number of demonstrations below which nothing can be held out."""
+LOST = 0.15
+"""Part of the demonstrators' discounted return that a good learner does not lack."""
+GAINED = 0.1
+BEGINNER = 0.1
+"""Part of the demonstrators' return that a competent agent without constraint does not lack."""
+STILL_ABOVE = 0.03
+"""Share of the learner's steps that may be above the threshold, beyond that of the demonstrations."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One finding about a run."""
+
+    level: Literal["alarm", "note"]
+    name: str
+    text: str
+    """What was measured, what it means and what to do."""
+
+    def __str__(self) -> str:
+        return f"Do not use this yet: {self.text}" if self.level == "alarm" else self.text
+
+
+def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
+    """All alarms and notes of a run, alarms first."""
+    first, last = (metrics[0], metrics[-1]) if metrics else ({}, {})
+    table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
+    found = [
+        *_evidence(summary, last),
+        *_competence(first, table.get("demonstrations", {})),
+        *_convergence(metrics),
+        *_income(table.get("learned", {}), table.get("demonstrations", {})),
+    ]
+    return sorted(found, key=lambda one: one.level)
+
+
+def _evidence(summary: Summary, last: Record) -> list[Alarm]:
+    found = []
+    if last.get("dual/terms") == 0:
+        text = (
+            "no constraint was found. Agents that follow the reward do nothing that the demonstrators clearly avoid. "
+        )
+        text += (
+            "Either nothing is forbidden that pays, or the cost's inputs do not show it: choose others with inputs, "
+        )
+        found.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
+    count = as_mapping(summary.get("demonstrations")).get("trajectories")
+    if is_number(count) and count < TOO_FEW:
+        text = f"{int(count)} demonstrations are too few to hold any out, so chance looks like a rule. "
+        found.append(Alarm("alarm", "few demonstrations", text + "Collect at least 10."))
+    return found
+
+
+def _competence(first: Record, demos: Record) -> list[Alarm]:
+    theirs = value_of(demos.get("return"))
+    reached = [first.get(f"seekers/{name}_return") for name in ("nominal", "tempted")]
+    numbers = [float(x) for x in reached if is_number(x)]
+    if theirs is None or not numbers or max(numbers) >= theirs - BEGINNER * abs(theirs):
+        return []
+    text = f"agents that follow the reward alone earn {max(numbers):.4g}, the demonstrators {theirs:.4g}. They are not "
+    text += "competent, so the cost may describe what a beginner does. Use more bootstrap_steps, tempted_steps and "
+    return [Alarm("alarm", "beginners", text + "total_steps.")]
+
+
+def _convergence(metrics: Sequence[Record]) -> list[Alarm]:
+    above = [[m[key] for m in metrics[-3:] if is_number(m.get(key))] for key in ("dual/learner_above", _EXPERT_ABOVE)]
+    ours, theirs = (float(np.mean(side)) if side else 0.0 for side in above)
+    if ours <= theirs + STILL_ABOVE:
+        return []
+    text = f"{ours:.1%} of the last learner's steps are above the cost's threshold, but only {theirs:.1%} of the "
+    text += "demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
+    return [Alarm("alarm", "not converged", text)]
+
+
+_EXPERT_ABOVE = "dual/expert_above"
+
+
+def _income(learned: Record, demos: Record) -> list[Alarm]:
+    ours, theirs = as_mapping(learned.get("discounted_return")), value_of(demos.get("discounted_return"))
+    if theirs is None or not is_number(ours.get("low")) or not is_number(ours.get("high")):
+        return []
+    if ours["high"] < theirs - LOST * abs(theirs):
+        text = f"the learned policy earns {ours['value']:.4g} (discounted), the demonstrators {theirs:.4g}. The cost "
+        text += "forbids what they do, or training has not converged. Look at the pictures of `tacit explain`, and use "
+        text += "more total_steps."
+        return [Alarm("alarm", "earns less", text)]
+    if ours["low"] > theirs + GAINED * abs(theirs):
+        text = f"The learned policy earns {ours['value']:.4g} (discounted), the demonstrators {theirs:.4g}. They were "
+        text += "not the best, or it found a way round what they avoid: watch a film of it."
+        return [Alarm("note", "earns more", text)]
+    return []
