@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw, ImageFont
 import tacit
 from tacit.demos import Demonstrations, scripted_demonstrations
 from tacit.envs.nav import HALF_WIDTH, Nav
-from tacit.inverse import terms
+from tacit.inverse import screen, terms
 from tacit.policy import Policy
 from tacit.run.storage import load_arrays
 
@@ -87,11 +87,11 @@ def cost_map(learned: tacit.Learned, demos: Demonstrations, n: int) -> np.ndarra
     """(MAP, MAP) cost of places, y downwards: one term on x and y, n demonstrations against the same agents."""
     config = learned.run.config["config"]
     expert = np.concatenate([demos[i].observations[1:] for i in range(n)]).astype(np.float64)
-    folds = terms.folds_of(np.array([len(demos[i].actions) for i in range(n)]))
+    folds = screen.folds_of(np.array([len(demos[i].actions) for i in range(n)]))
     agents = load_arrays(learned.path / "samples.safetensors")[0]["nominal"].astype(np.float64)
     weight = np.full(len(agents), 1 / len(agents))
-    samples = terms.Samples(expert, folds, agents, weight, config["expert_square"], config["learner_square"])
-    knots = tuple(terms.first_knots(expert[:, j], agents[:, j], terms.KNOTS[2]) for j in (0, 1))
+    samples = screen.Samples(expert, folds, agents, weight, config["expert_square"], config["learner_square"])
+    knots = tuple(screen.first_knots(expert[:, j], agents[:, j], terms.KNOTS[2]) for j in (0, 1))
     table: Any = ((0, 1), knots)
     for _ in range(3):
         fits = [terms.Problem(samples, [table]).fit(smoothness)[1] for smoothness in terms.SMOOTHNESS]

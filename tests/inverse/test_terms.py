@@ -1,5 +1,7 @@
 """The convex inverse step: against an independent solver, on probes with known answers, and on odd inputs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from tacit.cost.terms import Term
-from tacit.inverse import terms
+from tacit.inverse import screen, terms
 from tacit.inverse.terms import Fitted, Problem, Samples
 
 
@@ -16,7 +18,7 @@ def samples_of(expert, learner, trajectories=20):
     lengths = np.full(trajectories, len(expert) // trajectories)
     expert = expert[: lengths.sum()]
     weight = np.full(len(learner), 1.0 / len(learner))
-    return Samples(expert, terms.folds_of(lengths), learner, weight, 2.0, 0.1)
+    return Samples(expert, screen.folds_of(lengths), learner, weight, 2.0, 0.1)
 
 
 def avoiding(rng, inside, n=4000, columns=4):
@@ -134,7 +136,7 @@ def test_scales_constants_copies_and_whole_numbers(scale):
 
 @pytest.mark.parametrize("lengths", [[1], [3], [1, 1], [50, 2, 1]])
 def test_few_or_short_demonstrations(lengths):
-    folds = terms.folds_of(np.array(lengths))
+    folds = screen.folds_of(np.array(lengths))
     assert len(folds) == sum(lengths)
     assert set(folds) == set(range(int(folds.max()) + 1))
     rng = np.random.default_rng(7)
@@ -142,3 +144,53 @@ def test_few_or_short_demonstrations(lengths):
     samples = Samples(rng.normal(size=(sum(lengths), 2)), folds, learner, np.full(300, 1 / 300), 2.0, 0.1)
     fitted = terms.search(samples, Fitted())
     assert all(np.isfinite(table.values).all() and (table.values >= 0).all() for table in fitted.tables)
+
+
+# -- rivals -----------------------------------------------------------------------------------------------------------
+
+
+def crossing(rng, n=3000):
+    """Demonstrators avoid a disc in (0, 1). Agents cross it, and column 2 tells them apart, too: their style."""
+    expert, agents = avoiding(rng, lambda x: np.hypot(x[:, 0], x[:, 1]) < 1.2, n)
+    agents[: n // 2, :2] = rng.uniform(-0.8, 0.8, size=(n // 2, 2))
+    agents[:, 2] = np.where(rng.random(n) < 0.6, rng.uniform(3.2, 4.0, n), agents[:, 2])
+    beginners = rng.uniform(-3, 3, size=(n, 4))
+    return expert, agents, beginners
+
+
+def test_a_rival_is_needed_where_the_learner_still_trespasses():
+    rng = np.random.default_rng(0)
+    expert, agents, beginners = crossing(rng)
+    samples = replace(samples_of(expert, agents), beginners=beginners)
+    rivals = terms.rivals_of(samples)
+    assert (0, 1) in rivals
+    style = terms.Table((2,), (np.array([2.0, 4.0]),), np.array([0.0, 1.0]))
+    present = Fitted((style,), rivals=rivals)
+    through = expert.copy()
+    through[: len(through) // 2, :2] = rng.uniform(-0.8, 0.8, size=(len(through) // 2, 2))
+    assert (0, 1) in terms.needed_rivals(samples, through, present)
+    assert (0, 1) not in terms.needed_rivals(samples, expert, present)
+    found = terms.search(samples, present, [(0, 1)])
+    assert (0, 1) in [table.inputs for table in found.tables]
+    assert found.rivals == rivals
+
+
+def test_what_beginners_do_more_than_competent_agents_is_not_drawn():
+    rng = np.random.default_rng(1)
+    expert, agents, beginners = crossing(rng)
+    clumsy = beginners.copy()
+    clumsy[:, 3] = rng.uniform(3.5, 4.5, len(clumsy))  # all beginners, and a tenth of the agents
+    agents[: len(agents) // 10, 3] = rng.uniform(3.5, 4.5, len(agents) // 10)
+    samples = replace(samples_of(expert, agents), beginners=clumsy)
+    assert terms.drawn(samples, (3,)) < 0.3
+    assert terms.drawn(samples, (0, 1)) > 1.5
+    assert terms.drawn(replace(samples, beginners=None), (3,)) == 1.0
+
+
+def test_at_most_one_held_out_step_in_twenty_is_above_the_threshold():
+    rng = np.random.default_rng(2)
+    for inside in (in_disc, in_zone, beyond):
+        samples = samples_of(*avoiding(rng, inside))
+        problem = Problem(samples, [terms.new_table(samples, (0, 2))])
+        _, fitted, held_out = problem.fit(0.3)
+        assert (held_out > fitted.threshold).mean() <= 0.05

@@ -17,7 +17,7 @@ from tacit.cost import CLIPPED_TOO_OFTEN
 from tacit.cost.bounds import RELATIONS, Bound, threshold_error
 from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import UserError
-from tacit.explain.alarms import alarms
+from tacit.explain.alarms import TOO_FEW, alarms
 from tacit.explain.rules import NO_RULE, Clause, Rule
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
@@ -228,11 +228,8 @@ def _about_map(summary: Summary, clauses: list[Clause] | None) -> list[str]:
 def _about_training(summary: Summary, metrics: Sequence[Record]) -> list[str]:
     doubts = []
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
-    if is_number(count) and count < FEW_DEMONSTRATIONS:
-        doubts.append(
-            f"There {'is' if count == 1 else 'are'} only {count} demonstration{'' if count == 1 else 's'}: what is "
-            "missing from them by chance looks forbidden."
-        )
+    if is_number(count) and TOO_FEW <= count < FEW_DEMONSTRATIONS:
+        doubts.append(f"There are only {count} demonstrations: what is missing from them by chance looks forbidden.")
     clipped = series(metrics, "dual/clipped")
     if len(clipped) and clipped.max() > CLIPPED_TOO_OFTEN:
         doubts.append(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.forward import collect, nets, ppo_lagrangian
-from tacit.inverse import samples, terms
+from tacit.inverse import samples, screen, terms
 from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
 from tacit.inverse.terms import Fitted, Table
@@ -178,7 +178,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     charged = float(_costs(before, data.learner[-LEARNER_ROWS:]).mean()) if number else 0.0
     searched = number in SEARCHES or number % SEARCH_EVERY == 0
     searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
-    needed: list[terms.Inputs] = []
+    needed: list[screen.Inputs] = []
     if number == 0:
         before = replace(before, rivals=terms.rivals_of(data))
     elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
@@ -238,18 +238,18 @@ def income(seen: Evidence) -> float:
     return (returns_of(seen.rollouts, seen.expert.horizon) - theirs) / abs(theirs)
 
 
-def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> terms.Samples:
+def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> screen.Samples:
     """Demonstrations in folds, against the agents that follow the reward and the learner's last phases."""
     columns = list(state.inputs.columns)
     every = -(-len(expert.rows) // MOST_EXPERT_ROWS)
-    folds = terms.folds_of(expert.lengths)
+    folds = screen.folds_of(expert.lengths)
     parts, shares = [state.nominal[:, columns]], [1.0]
     if phase is not None:
         earlier = state.replay[1 - LEARNER_PHASES :, :, columns].reshape(-1, len(columns))
         parts += [np.concatenate([earlier, samples.thinned(phase.rows, LEARNER_ROWS)[:, columns]])]
         shares = [1.0 - LEARNER_SHARE, LEARNER_SHARE]
     weight = np.concatenate([np.full(len(p), s / len(p)) for p, s in zip(parts, shares, strict=True)])
-    return terms.Samples(
+    return screen.Samples(
         expert.rows[::every, columns].astype(np.float64),
         folds[::every],
         np.concatenate(parts).astype(np.float64),
