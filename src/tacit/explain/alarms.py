@@ -64,8 +64,8 @@ def _evidence(summary: Summary, last: Record) -> list[Alarm]:
         found.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
     if is_number(count) and count < TOO_FEW:
-        text = f"there {'is' if count == 1 else 'are'} only {int(count)} demonstration{'' if count == 1 else 's'}: too few "
-        text += "to hold any out, so what is missing from them by chance looks forbidden. Collect at least 10."
+        text = f"there {'is' if count == 1 else 'are'} only {int(count)} demonstration{'' if count == 1 else 's'}: too "
+        text += "few to hold any out, so what is missing from them by chance looks forbidden. Collect at least 10."
         found.append(Alarm("alarm", "few demonstrations", text))
     return found
 

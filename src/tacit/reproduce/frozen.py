@@ -303,9 +303,16 @@ def violating(runs: Sequence[Record]) -> list[float]:
     return [100 * agent_of(run, "stochastic")["violation_rate_episode"] for run in runs]
 
 
+def with_runs(experiment: Experiment, results: Results) -> tuple[list[str], list[str]]:
+    """(groups, rows) that have a finished run. The others appear only in the list of missing runs."""
+    groups, rows = groups_in(results, list(experiment.groups)), rows_in(results, list(experiment.rows))
+    rows = [row for row in rows if any(runs_of(results, group, row) for group in groups)]
+    return [group for group in groups if any(runs_of(results, group, row) for row in rows)], rows
+
+
 def table(experiment: Experiment, results: Results) -> str:
     """Violating episodes and return of all groups side by side, then a table per group."""
-    groups, rows = groups_in(results, list(experiment.groups)), rows_in(results, list(experiment.rows))
+    groups, rows = with_runs(experiment, results)
     labels = wanted(results)
     lines = [
         "**violating episodes / return over the true cost's, means over seeds**",
@@ -337,9 +344,7 @@ def _both(results: Results, group: str, runs: Sequence[Record]) -> str:
 
 def figure(experiment: Experiment, results: Results) -> bytes:
     """Violating episodes above, return over the true cost's below: a column per group, a dot per seed."""
-    groups, rows = groups_in(results, list(experiment.groups)), rows_in(results, list(experiment.rows))
-    done = [row for row in rows if any(runs_of(results, group, row) for group in groups)]
-    shown = [group for group in groups if any(runs_of(results, group, row) for row in done)]
+    shown, done = with_runs(experiment, results)
     with style():
         drawing = new_figure(2.0 + 1.6 * len(shown), 1.2 + 0.4 * len(done))
         panels = drawing.subplots(2, len(shown), sharey=True, squeeze=False)
