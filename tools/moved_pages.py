@@ -88,7 +88,7 @@ SECTIONS = {
     "sb3.md#its-agents-demonstrate": "interop.md#its-agents-demonstrate",
     "sb3.md#our-policies-become-its-models": "interop.md#our-policies-become-its-models",
     "transfer.md#1-re-train-a-fresh-agent": "interop.md#re-train-a-fresh-agent",
-    "transfer.md#2-choose-what-is-charged": "interop.md#choose-what-is-charged",
+    "transfer.md#2-choose-what-is-charged": "interop.md#choose-how-the-cost-is-used",
     "transfer.md#3-transfer-to-another-environment": "interop.md#transfer-to-another-environment",
 }
 
