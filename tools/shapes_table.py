@@ -69,9 +69,9 @@ def seeds() -> int:
 def block() -> str:
     """The table with its heading, as pages have it."""
     words = (
-        f"Violating episodes in per cent, of 100 fresh episodes per run. *Learned* is the mean over {seeds()} seeds, with"
-        " the best and the worst seed. The others are one seed, with a 95 % interval. *Return* is the learned policy's, of"
-        " the demonstrations'. `tacit reproduce shapes` measures it."
+        f"Violating episodes in per cent, of 100 fresh episodes per run. *Learned* is the mean over {seeds()} seeds,"
+        " with the best and the worst seed. The others are one seed, with a 95 % interval. *Return* is the learned"
+        " policy's, of the demonstrations'. `tacit reproduce shapes` measures it."
     )
     return f"{BEGIN}\n{words}\n\n{table()}\n{END}"
 
