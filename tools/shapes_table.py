@@ -25,7 +25,7 @@ HIDDEN = {
     "Reactor, ratio": "contents too hot for their coolant",
     "Crowd": "a distance from one kind of object",
 }
-METHODS = {"ppo": "reward alone", "bc": "clone", "mce": "**learned**"}
+METHODS = {"ppo": "reward alone", "bc": "clone", "box": "box", "mce": "**learned**"}
 
 
 def table() -> str:
