@@ -108,6 +108,7 @@ JOBS = {
         learn("ml-greedy", "ml-greedy", GRIDWORLD),
         learn("ml-greedy-causal", "ml-greedy-causal", GRIDWORLD, "--slip", "0.1"),
         learn("bc", "bc", PENDULUM, *SHOWN, *words("--steps 200 --hidden 16 16 --eval-episodes 4")),
+        learn("box", "box", PENDULUM, *SHOWN, *SHORT),
         learn("ppo", "ppo", PENDULUM, *SHOWN, *SHORT),
         learn("rcpo", "rcpo", PENDULUM, *SHOWN, *SHORT),
         learn("rcpo-paper", "rcpo", PENDULUM, "--preset", "paper", *SHOWN, *SHORT),

@@ -122,13 +122,13 @@ def test_from_python(here):
 
 def test_entry_points_are_listed_and_found(here, cli, entry_point, monkeypatch):
     monkeypatch.syspath_prepend(str(here))
-    entry_point("box", "own_algorithm:Box")
-    assert find("box").summary == "The box around the demonstrations, with PPO as the forward step"
-    assert "box" in {algorithm.name for algorithm in every()}
+    entry_point("fence", "own_algorithm:Box")
+    assert find("fence").summary == "The box around the demonstrations, with PPO as the forward step"
+    assert "fence" in {algorithm.name for algorithm in every()}
     listed = cli("learn", "--help").stdout
-    assert "box " in listed
+    assert "fence " in listed
     assert "MODULE:NAME" in listed
-    assert cli("learn", "box", "--help").status == 0
+    assert cli("learn", "fence", "--help").status == 0
 
 
 def test_a_package_that_cannot_be_loaded_hides_no_other(entry_point, cli):

@@ -20,7 +20,7 @@ OUT = Path(__file__).parent.parent / "docs" / "images" / "gallery"
 WIDTH = 400
 """pixels; twice as wide as a card on a small screen"""
 BESIDE = {"Ant": -2.2, "BrokenAnt": -2.2, "HalfCheetah": -2.4, "Swimmer": 0.2, "Walker": -2.6, "Point": -2.2}
-BESIDE["Pendulum"] = 0.0
+BESIDE |= {"Pendulum": 0.0, "LevelHalfCheetah": -2.4}
 BESIDE |= {"HalfCheetahVelocity": 0.0, "HopperVelocity": 0.0, "SwimmerVelocity": 0.0}
 """x of the robots, in metres"""
 VARIANTS: dict[str, list[dict[str, str]]] = {

@@ -169,6 +169,11 @@ def _trimmed(data: Demonstrations, named: str, how: str | float, say: Say) -> tu
             f"warning: {named}: {len(left_out)} of {len(data)} trajectories look unlike the others and are left out: "
             f"{numbers}.{example} `tacit demos suspects` says more; --trim off (in Python trim='off') keeps them"
         )
+    elif how == "auto" and (number := len(suspects(data))):
+        say(
+            f"warning: {named}: {number} of {len(data)} trajectories look unlike the others: too many to leave them out on "
+            "suspicion. `tacit demos suspects` names them; --trim with a share leaves out those that stand out most"
+        )
     return kept, left_out
 
 

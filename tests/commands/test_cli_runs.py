@@ -142,6 +142,7 @@ def test_learn_from_a_table_of_ones_own(cli, tmp_path):
     expert = output.json()["summary"]["table"]["expert"]
     assert expert["return"]["low"] < expert["return"]["value"] < expert["return"]["high"]
     assert expert["return"]["n"] == 20
+    assert "8 of 20 trajectories look unlike the others: too many" in output.stderr  # they go round the other way
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -200,3 +202,15 @@ def test_the_command(mixture: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_preflight_names_them(mixture: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["preflight", "tacit/Gridworld-v0", "--demos", mixture])
     assert "5 of the 25 demonstrations look unlike the others" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_large_group_that_goes_another_way_is_not_left_out_on_suspicion(monkeypatch):
+    data = demos.scripted_demonstrations("tacit/Nav-v0", {}, n=20, seed=0)
+    named = [SimpleNamespace(trajectory=i) for i in range(8)]
+    module = sys.modules["tacit.demos.suspects"]
+    monkeypatch.setattr(module, "suspects", lambda data: named)
+    kept, left_out = demos.trim(data)
+    assert (len(kept), left_out) == (20, ())
+    monkeypatch.setattr(module, "suspects", lambda data: named[:4])
+    kept, left_out = demos.trim(data)
+    assert (len(kept), left_out) == (16, (0, 1, 2, 3))

@@ -40,6 +40,8 @@ FEWEST = 5
 """Fewer trajectories have no majority to be compared with."""
 MOST = 0.4
 """Largest share of trajectories that can be suspected. Half of them would be no minority."""
+MOST_LEFT_OUT = 0.25
+"""Largest share that is left out without being asked. A larger group may be another way to do the same."""
 RAREST = 0.04
 """Smallest share that is suspected. One in fifty may be an accident of a random world, and does little harm."""
 CELLS = {1: 32, 2: 16}
@@ -145,12 +147,15 @@ def most_unlike(demos: Demonstrations, share: float) -> Array:
 def trim(demos: Demonstrations, how: str | float = "auto") -> tuple[Demonstrations, tuple[int, ...]]:
     """(demonstrations without some, numbers of those left out).
 
-    how: "auto" leaves out the suspects, "off" nothing, a share such as 0.2 those that stand out most.
+    how: "auto" leaves out the suspects, "off" nothing, a share such as 0.2 those that stand out most. More than a
+    quarter is never left out on suspicion: so many may just as well know another way.
     """
     share = _share_of(how)
     if share is None:
         return demos, ()
     out = [one.trajectory for one in suspects(demos)] if share < 0 else [int(i) for i in most_unlike(demos, share)]
+    if share < 0 and len(out) > MOST_LEFT_OUT * len(demos):
+        return demos, ()
     if not out:
         return demos, ()
     return demos.subset(np.setdiff1d(np.arange(len(demos)), out)), tuple(out)
