@@ -172,7 +172,8 @@ def _trimmed(data: Demonstrations, named: str, how: str | float, say: Say) -> tu
     elif how == "auto" and (number := len(suspects(data))):
         say(
             f"warning: {named}: {number} of {len(data)} trajectories look unlike the others: too many to leave them "
-            "out on suspicion. `tacit demos suspects` names them; --trim with a share leaves out those that stand out most"
+            "out on suspicion. `tacit demos suspects` names them; --trim with a share leaves out those that stand "
+            "out most"
         )
     return kept, left_out
 
