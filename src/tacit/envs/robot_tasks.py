@@ -382,21 +382,13 @@ TASKS: dict[str, Task] = {
         ),
         # Gymnasium's stock v5 robots, whose observation leaves out where they are, with the limits on speed of
         # Safety-Gymnasium: half of the speed that an agent without a limit reaches there.
-        Task(
+        replace(
+            _HALF_CHEETAH,
             name="HalfCheetahVelocity",
             description="Gymnasium's HalfCheetah, paid for speed, with a speed limit",
-            model="half_cheetah.xml",
-            frame_skip=5,
-            dt=0.05,
-            horizon=1000,
-            position_names=_CHEETAH,
-            velocity_names=_velocities(_CHEETAH),
-            action_names=_CHEETAH[3:],
             reward=_forward(dt=0.05, control=0.1),
             constraint=Rule("x_velocity", ">", 3.2096),
-            reset_qvel_normal=True,
             unobserved=1,
-            camera={"distance": 5.0, "elevation": -15.0, "height": 0.6, "floor": 0.0},
         ),
         Task(
             name="HopperVelocity",

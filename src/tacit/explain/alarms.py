@@ -20,6 +20,7 @@ TOO_FEW = 5
 LOST = 0.15
 """Part of the demonstrators' discounted return that a good learner does not lack."""
 GAINED = 0.1
+"""Part of their discounted return that it must earn more, to be worth a note."""
 BEGINNER = 0.1
 """Part of the demonstrators' return that a competent agent without constraint does not lack."""
 STILL_ABOVE = 0.03
@@ -55,11 +56,9 @@ def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
 def _evidence(summary: Summary, last: Record) -> list[Alarm]:
     found = []
     if last.get("dual/terms") == 0:
-        text = (
-            "no constraint was found. Agents that follow the reward do nothing that the demonstrators clearly avoid. "
-        )
+        text = "no constraint was found. Agents that follow the reward do nothing that the demonstrators clearly "
         text += (
-            "Either nothing is forbidden that pays, or the cost's inputs do not show it: choose others with inputs, "
+            "avoid. Perhaps nothing is forbidden that pays, or the cost's inputs do not show it. Name other inputs, "
         )
         found.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
@@ -82,16 +81,14 @@ def _competence(first: Record, demos: Record) -> list[Alarm]:
 
 
 def _convergence(metrics: Sequence[Record]) -> list[Alarm]:
-    above = [[m[key] for m in metrics[-3:] if is_number(m.get(key))] for key in ("dual/learner_above", _EXPERT_ABOVE)]
+    names = "dual/learner_above", "dual/expert_above"
+    above = [[float(m[name]) for m in metrics[-3:] if is_number(m.get(name))] for name in names]
     ours, theirs = (float(np.mean(side)) if side else 0.0 for side in above)
     if ours <= theirs + STILL_ABOVE:
         return []
     text = f"{ours:.1%} of the last learner's steps are above the cost's threshold, but only {theirs:.1%} of the "
     text += "demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
     return [Alarm("alarm", "not converged", text)]
-
-
-_EXPERT_ABOVE = "dual/expert_above"
 
 
 def _income(learned: Record, demos: Record) -> list[Alarm]:
