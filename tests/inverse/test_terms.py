@@ -168,8 +168,10 @@ def test_a_rival_is_needed_where_the_learner_still_trespasses():
     present = Fitted((style,), rivals=rivals)
     through = expert.copy()
     through[: len(through) // 2, :2] = rng.uniform(-0.8, 0.8, size=(len(through) // 2, 2))
-    assert (0, 1) in terms.needed_rivals(samples, through, present)
-    assert (0, 1) not in terms.needed_rivals(samples, expert, present)
+    assert terms.obeyed(samples, through, present), "it keeps to the style"
+    assert not terms.obeyed(samples, agents, present)
+    assert terms.needed_rival(samples, through, present) == [(0, 1)]
+    assert terms.needed_rival(samples, expert, present) == []
     found = terms.search(samples, present, [(0, 1)])
     assert (0, 1) in [table.inputs for table in found.tables]
     assert found.rivals == rivals
@@ -182,9 +184,27 @@ def test_what_beginners_do_more_than_competent_agents_is_not_drawn():
     clumsy[:, 3] = rng.uniform(3.5, 4.5, len(clumsy))  # all beginners, and a tenth of the agents
     agents[: len(agents) // 10, 3] = rng.uniform(3.5, 4.5, len(agents) // 10)
     samples = replace(samples_of(expert, agents), beginners=clumsy)
-    assert terms.drawn(samples, (3,)) < 0.3
-    assert terms.drawn(samples, (0, 1)) > 1.5
-    assert terms.drawn(replace(samples, beginners=None), (3,)) == 1.0
+    assert terms.Single(samples, (3,)).drawn < 0.3
+    assert terms.Single(samples, (0, 1)).drawn > 1.5
+    assert terms.Single(replace(samples, beginners=None), (3,)).drawn == 1.0
+
+
+def test_a_term_that_demonstrators_pay_for_may_not_be_added():
+    rng = np.random.default_rng(4)
+    expert, agents, _ = crossing(rng)
+    samples = samples_of(expert, agents)
+    assert terms.Single(samples, (0, 1)).may_be_added
+    assert terms.Single(samples, (0, 1)).paid < 0.3
+    assert terms.Single(samples, (3,)).paid > 0.5, "both are everywhere"
+    assert not terms.Single(samples, (3,)).may_be_added
+
+
+def test_a_superfluous_term_does_not_weaken_another():
+    samples = samples_of(*crossing(np.random.default_rng(5))[:2])
+    tables = [terms.new_table(samples, inputs) for inputs in ((0, 1), (2,))]
+    both, alone = (Problem(samples, chosen).fit(0.3, most=600)[1].tables[0] for chosen in (tables, tables[:1]))
+    assert alone.values.max() > 1.0
+    np.testing.assert_allclose(both.values, alone.values, atol=0.02)
 
 
 def test_at_most_one_held_out_step_in_twenty_is_above_the_threshold():

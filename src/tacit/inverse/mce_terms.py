@@ -43,13 +43,14 @@ HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
 FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
-ENOUGH, TOO_LITTLE, FIRST_DOUBT = 0.03, 0.1, 0.4
-"""A learner that lacks at most the first part of the demonstrators' return may have found a way round the cost. One
-that lacks more than the second after this share of the run may have a cost on the wrong inputs."""
+ENOUGH, TOO_LITTLE, FIRST_DOUBT = 0.03, 0.2, 0.4
+"""A learner that obeys and lacks at most the first part of the demonstrators' return may have found a way round the
+cost. One that lacks more than the second after this share of the run may have a cost on the wrong inputs."""
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
-LEARNER_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.2, 8, 2048
-"""Weight of the learner's own steps in P, how many of its last phases they come from, and steps of the last phase."""
+LEARNER_SHARE, RICH_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.1, 0.2, 8, 2048
+"""Weight of the learner's own steps in P, and that of a learner which earns more than the demonstrators by ENOUGH; how
+many of its last phases they come from, and steps of the last phase. What does not pay is style, no sign of a rule."""
 MOST_EXPERT_ROWS = 20_000
 SEARCHES, SEARCH_EVERY, LAST_SEARCH, LAST_RIVAL = (0, 2, 5, 10), 10, 0.9, 0.7
 """Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit. Rivals
@@ -173,7 +174,10 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     expert, phase = seen.expert, seen.phase
     if number == 0:
         state = replace(state, params={"beginners": beginners(config, state, seen)})
-    data = comparison(config, state, expert, phase if number else None)
+    earned = income(seen)
+    data = comparison(
+        config, state, expert, phase if number else None, RICH_SHARE if earned > ENOUGH else LEARNER_SHARE
+    )
     before = fitted_of(state)
     charged = float(_costs(before, data.learner[-LEARNER_ROWS:]).mean()) if number else 0.0
     searched = number in SEARCHES or number % SEARCH_EVERY == 0
@@ -182,11 +186,12 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     if number == 0:
         before = replace(before, rivals=terms.rivals_of(data))
     elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
-        earned, stuck = income(seen), state.steps > FIRST_DOUBT * config.total_steps
-        if earned > -ENOUGH or (earned < -TOO_LITTLE and stuck):
-            needed = terms.needed_rivals(comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:], before)
+        agents, learner = comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:]
+        stuck = earned < -TOO_LITTLE and state.steps > FIRST_DOUBT * config.total_steps
+        if stuck or (earned > -ENOUGH and terms.obeyed(agents, learner, before)):
+            needed = terms.needed_rival(agents, learner, before)
             searched = searched or bool(needed)
-        if needed and earned < -TOO_LITTLE:
+        if needed and stuck:
             before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
     fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
@@ -238,8 +243,10 @@ def income(seen: Evidence) -> float:
     return (returns_of(seen.rollouts, seen.expert.horizon) - theirs) / abs(theirs)
 
 
-def comparison(config: Config, state: State, expert: Expert, phase: Phase | None) -> screen.Samples:
-    """Demonstrations in folds, against the agents that follow the reward and the learner's last phases."""
+def comparison(
+    config: Config, state: State, expert: Expert, phase: Phase | None, share: float = LEARNER_SHARE
+) -> screen.Samples:
+    """Demonstrations in folds, against the agents that follow the reward and a share of the learner's last phases."""
     columns = list(state.inputs.columns)
     every = -(-len(expert.rows) // MOST_EXPERT_ROWS)
     folds = screen.folds_of(expert.lengths)
@@ -247,7 +254,7 @@ def comparison(config: Config, state: State, expert: Expert, phase: Phase | None
     if phase is not None:
         earlier = state.replay[1 - LEARNER_PHASES :, :, columns].reshape(-1, len(columns))
         parts += [np.concatenate([earlier, samples.thinned(phase.rows, LEARNER_ROWS)[:, columns]])]
-        shares = [1.0 - LEARNER_SHARE, LEARNER_SHARE]
+        shares = [1.0 - share, share]
     weight = np.concatenate([np.full(len(p), s / len(p)) for p, s in zip(parts, shares, strict=True)])
     return screen.Samples(
         expert.rows[::every, columns].astype(np.float64),

@@ -1,13 +1,14 @@
 """The inverse step as a convex problem: a short sum of tables on one or two inputs, chosen on held-out demonstrations.
 
 The cost is  c = sum over terms S of  lam_S . phi_S(x_S)  with hat functions phi_S on the knots of one or two inputs
-(`tacit.cost.terms`). For given knots, (2) of `tacit.inverse.mce` is a convex quadratic in lam >= 0:
+(`tacit.cost.terms`). For given knots, (2) of `tacit.inverse.mce` is a convex quadratic in the lam >= 0 of each term:
 
     lam . (mu_D - mu_P)  +  lam' (expert_square G_D + learner_square G_P + smoothness L) lam                       (1)
 
 with the means mu and second moments G of the features under demonstrations D and learner P, and L the squared
 differences between neighbouring knots: where neither goes, the cost continues what it is nearby. So nothing depends on
-luck at initialisation, and there is no plateau.
+luck at initialisation, and there is no plateau. Each term is fitted by itself. Fitted together, terms share what they
+both explain, and a superfluous one would weaken the one that is right.
 
 Whole demonstrations are held out in folds, and they decide everything else: which inputs, how fine, how smooth, and the
 threshold. The score of a cost is its *share*
@@ -51,12 +52,16 @@ HINGES = (0.95, 0.98, 0.99, 0.995)
 """Candidates of h in (2): these quantiles of the out-of-fold costs. At most one demonstrated step in 20 is above it."""
 CANDIDATES = 4
 """Number of sets of inputs that are fitted before one is chosen."""
-MOST_RIVALS, RIVAL_SHARE, RIVAL_PULL = 6, 0.03, 1.5
-"""Number of sets of inputs that may be rivals, and the S and the pull (`drawn`) that each must have alone."""
-SMALLEST_PULL = 0.8
-"""Pull (`drawn`) that a further term must have."""
-NEEDED = 0.1
-"""Share of the agents' trespass that the learner must show on the inputs of a rival, until it is added."""
+MOST_RIVALS, RIVAL_SHARE, RIVAL_PULL = 6, 0.01, 1.5
+"""Number of sets of inputs that may be rivals, and the S and the pull (`Single.drawn`) that each must have alone."""
+SMALLEST_PULL, MOST_PAID = 0.8, 0.5
+"""Pull that a further term must have, and what demonstrators may pay for it or for a rival, as a share of what the
+agents pay (`Single.paid`)."""
+NO_WORSE = 0.1
+"""Part of S that finer knots may cost: S hardly shows where between demonstrations and agents the edge lies."""
+NEEDED, OBEYED = 0.1, 0.2
+"""Shares of the agents' trespass: the least that the learner must show on a rival's inputs until the rival is added,
+and the most that an obedient learner shows on the inputs of the present terms."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +131,18 @@ class Problem:
 
     def __init__(self, samples: Samples, tables: Sequence[tuple[Inputs, tuple[Array, ...]]]) -> None:
         self.samples, self.tables = samples, tables
-        expert = sparse.hstack([design(*table, samples.expert) for table in tables]).tocsr()
-        self.learner = sparse.hstack([design(*table, samples.learner) for table in tables]).tocsr()
-        self.parts = [expert[samples.folds == fold] for fold in range(samples.n_folds)]
+        in_fold = [samples.folds == fold for fold in range(samples.n_folds)]
+        expert = [design(*table, samples.expert) for table in tables]
+        learner = [design(*table, samples.learner) for table in tables]
+        self.learner = sparse.hstack(learner).tocsr()
+        self.parts = [sparse.hstack([one[chosen] for one in expert]).tocsr() for chosen in in_fold]
         self.sums = np.stack([np.asarray(part.sum(axis=0)).ravel() for part in self.parts])
-        self.squares = [(part.T @ part).tocsr() for part in self.parts]
+        # Blocks without what terms have in common: each is fitted by itself.
+        self.squares = [sparse.block_diag([one[c].T @ one[c] for one in expert]).tocsr() for c in in_fold]
         self.counts = np.array([part.shape[0] for part in self.parts])
         self.learner_mean = samples.weight @ self.learner
-        self.learner_square = (self.learner.T @ sparse.diags(samples.weight) @ self.learner).tocsr()
+        weight = sparse.diags(samples.weight)
+        self.learner_square = sparse.block_diag([one.T @ weight @ one for one in learner]).tocsr()
         self.roughness = sparse.block_diag([roughness([len(k) for k in knots]) for _, knots in tables]).tocsr()
 
     def solve(
@@ -236,7 +245,7 @@ def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> 
         gains = screen(samples, held_out, learner_cost)
         trials = []
         for inputs in _candidates(gains, [table[0] for table in tables])[:CANDIDATES]:
-            if tables and drawn(samples, inputs) < SMALLEST_PULL:
+            if tables and not Single(samples, inputs).may_be_added:
                 continue
             # A pair can say all that a term on one of its inputs says.
             kept = [table for table in tables if not set(table[0]) < set(inputs)]
@@ -263,7 +272,7 @@ def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> 
     for _ in range(3):
         trial = Problem(samples, [refined(samples, table) for table in fitted.tables])
         result = trial.fit(FIRST_SMOOTHNESS)
-        if result[1].share - fitted.share > -_error(result[1].shares - fitted.shares):
+        if fitted.share - result[1].share < max(NO_WORSE * fitted.share, _error(result[1].shares - fitted.shares)):
             problem = trial
             lam, fitted, held_out = result
     fits = [problem.fit(smoothness, lam)[1] for smoothness in SMOOTHNESS]
@@ -291,52 +300,78 @@ def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[I
 # agents that follow the reward. Which is the rule shows only when an agent obeys one: does it trespass on others?
 
 
+class Single:
+    """A single term on these inputs, and what held-out demonstrations say about it."""
+
+    def __init__(self, samples: Samples, inputs: Inputs) -> None:
+        self.samples = samples
+        fitted = Problem(samples, [new_table(samples, inputs)]).fit(FIRST_SMOOTHNESS)[1]
+        problem = Problem(samples, [refined(samples, table) for table in fitted.tables])
+        _, self.fitted, self.held_out = problem.fit(FIRST_SMOOTHNESS)
+
+    def costs(self, x: Array) -> Array:
+        """(n,) cost of steps (n, d)."""
+        (table,) = self.fitted.tables
+        return np.asarray(design(table.inputs, table.knots, x) @ table.values.ravel())
+
+    def trespass(self, x: Array, weight: Array | None = None) -> float:
+        """Share of steps above the threshold, less that of held-out demonstrations."""
+        above = np.average(self.costs(x) > self.fitted.threshold, weights=weight)
+        return float(above - (self.held_out > self.fitted.threshold).mean())
+
+    @property
+    def agents_trespass(self) -> float:
+        """That of the agents that follow the reward."""
+        return self.trespass(self.samples.learner, self.samples.weight)
+
+    @property
+    def drawn(self) -> float:
+        """How much more the agents trespass than beginners do: what only beginners do is clumsy, no sign of a rule."""
+        if self.samples.beginners is None:
+            return 1.0
+        return max(0.0, self.agents_trespass) / max(self.trespass(self.samples.beginners), 0.01)
+
+    @property
+    def paid(self) -> float:
+        """Mean cost of held-out demonstrations, over that of the agents."""
+        return float(self.held_out.mean() / max(self.samples.weight @ self.costs(self.samples.learner), 1e-9))
+
+    @property
+    def may_be_added(self) -> bool:
+        """Whether it may join other terms."""
+        return self.drawn >= SMALLEST_PULL and self.paid <= MOST_PAID
+
+
 def rivals_of(samples: Samples) -> tuple[Inputs, ...]:
     """Sets of inputs that explain what the agents do, and draw competent agents more than beginners."""
     gains = screen(samples, np.zeros(len(samples.expert)), np.zeros(len(samples.learner)))
-    pulls = {inputs: drawn(samples, inputs) for inputs in _candidates(gains, ())}
-    chosen = [
-        inputs
-        for inputs, pull in pulls.items()
-        if pull >= RIVAL_PULL and _alone(samples, inputs)[0].share > RIVAL_SHARE
-    ]
-    return tuple(sorted(chosen, key=lambda inputs: -pulls[inputs]))
+    pulls = {}
+    for inputs in _candidates(gains, ()):
+        single = Single(samples, inputs)
+        if single.drawn >= RIVAL_PULL and single.fitted.share > RIVAL_SHARE and single.paid <= MOST_PAID:
+            pulls[inputs] = single.drawn
+    return tuple(sorted(pulls, key=lambda inputs: -pulls[inputs]))
 
 
-def needed_rivals(agents: Samples, learner: Array, present: Fitted) -> list[Inputs]:
-    """Rivals on whose inputs the learner (n, d) trespasses, compared with agents that follow the reward."""
+def needed_rival(agents: Samples, learner: Array, present: Fitted) -> list[Inputs]:
+    """The rival on whose inputs the learner (n, d) trespasses most, compared with agents that follow the reward.
+
+    One at a time, because who keeps to it may no longer trespass on the others. [] if there is none.
+    """
     used = [table.inputs for table in present.tables]
-    needed = []
+    needed = {}
     for inputs in present.rivals:
         if not any(set(inputs) <= set(other) for other in used):
-            theirs, its = trespasses(agents, inputs, agents.learner, learner)
-            needed += [inputs] * (its > NEEDED * theirs > 0.0)
-    return needed
+            single = Single(agents, inputs)
+            if single.trespass(learner) > NEEDED * single.agents_trespass > 0.0:
+                needed[inputs] = single.trespass(learner) / single.agents_trespass
+    return sorted(needed, key=lambda inputs: needed[inputs])[-1:]
 
 
-def drawn(samples: Samples, inputs: Inputs) -> float:
-    """How much more the agents trespass than beginners do: what only beginners do is clumsy, not worth forbidding."""
-    if samples.beginners is None:
-        return 1.0
-    competent, first = trespasses(samples, inputs, samples.learner, samples.beginners)
-    return max(0.0, competent) / max(first, 0.01)
-
-
-def trespasses(samples: Samples, inputs: Inputs, first: Array, second: Array) -> tuple[float, float]:
-    """Share of steps above the threshold of a single term on these inputs, less that of held-out demonstrations."""
-    fitted, held_out = _alone(samples, inputs)
-    usual = float((held_out > fitted.threshold).mean())
-    (table,) = fitted.tables
-    costs = [design(table.inputs, table.knots, x) @ table.values.ravel() for x in (first, second)]
-    weight = samples.weight if first is samples.learner else np.full(len(first), 1.0 / len(first))
-    return float(weight @ (costs[0] > fitted.threshold)) - usual, float((costs[1] > fitted.threshold).mean()) - usual
-
-
-def _alone(samples: Samples, inputs: Inputs) -> tuple[Fitted, Array]:
-    """A single term on these inputs, and the out-of-fold costs of the demonstrated steps."""
-    fitted = Problem(samples, [new_table(samples, inputs)]).fit(FIRST_SMOOTHNESS)[1]
-    _, fitted, held_out = Problem(samples, [refined(samples, table) for table in fitted.tables]).fit(FIRST_SMOOTHNESS)
-    return fitted, held_out
+def obeyed(agents: Samples, learner: Array, present: Fitted) -> bool:
+    """Whether the learner (n, d) trespasses much less than the agents on the inputs of every term."""
+    singles = [Single(agents, table.inputs) for table in present.tables]
+    return all(one.trespass(learner) < OBEYED * one.agents_trespass for one in singles)
 
 
 def _rises(new: Fitted, old: Fitted) -> bool:

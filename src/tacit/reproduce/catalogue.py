@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
+from tacit.reproduce import decided, exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
@@ -325,7 +325,12 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         beside=(published.ablation(ABLATION),),
     ),
     "shapes": Experiment(
-        "hidden regions and relations: Nav, SlowZone and Reactor", SHAPES, SHAPE_ROWS, seeds=(0, 1, 2, 3, 4)
+        "hidden regions and relations: Nav, SlowZone and Reactor",
+        SHAPES,
+        SHAPE_ROWS,
+        seeds=(0, 1, 2, 3, 4),
+        collect=decided.collect,
+        table=decided.table,
     ),
     "robots-screens": Experiment(
         "the five robots in pictures",
