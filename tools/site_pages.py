@@ -22,7 +22,7 @@ from tacit.demos import shipped
 from tacit.envs.capabilities import capabilities
 from tacit.envs.families import EnvInfo, describe_envs
 from tacit.reproduce import EXPERIMENTS
-from tacit.reproduce.catalogue import NUMBERED
+from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.results import read
 
 ROOT = Path(__file__).parent.parent

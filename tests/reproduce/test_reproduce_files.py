@@ -181,7 +181,7 @@ def test_the_example_of_the_docs_is_planned(cli):
 
 
 def test_every_figure_and_table_of_the_paper_has_a_number() -> None:
-    from tacit.reproduce.catalogue import NUMBERED
+    from tacit.reproduce.paper import NUMBERED
 
     assert set(NUMBERED) == {f"figure-{n}" for n in range(1, 16)} | {"table-1", "table-2"}
     for number, name in NUMBERED.items():

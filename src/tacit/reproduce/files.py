@@ -40,9 +40,10 @@ from typing import Any
 from tacit.algorithms import find as algorithm
 from tacit.algorithms import make_config
 from tacit.errors import UserError, did_you_mean
-from tacit.reproduce.catalogue import EXPERIMENTS, NUMBERED
+from tacit.reproduce.catalogue import EXPERIMENTS
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row
 from tacit.reproduce.figures import FIGURES
+from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.tables import TABLES
 from tacit.sweep.file import check_keys, read_toml, seeds_of
 
