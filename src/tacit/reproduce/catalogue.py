@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
+from tacit.reproduce import exact_causality, exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
@@ -209,6 +209,13 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         exact_stochasticity.seconds,
         exact_stochasticity.table,
         exact_stochasticity.figure,
+    ),
+    "exact-causality": Measured(
+        "causal against non-causal maximum entropy on the gridworld, exact, with nothing else changed",
+        exact_causality.measure,
+        exact_causality.seconds,
+        exact_causality.table,
+        exact_causality.figure,
     ),
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
