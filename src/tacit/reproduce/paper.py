@@ -25,11 +25,9 @@ class Numbered:
     """Why ours does not match yet; empty if nothing is left."""
 
 
-SHORT_RUNS = (
-    "Our runs have the paper's bootstrap and a fifth of its iterations, with an earlier reading of its settings."
-)
+SHORT_RUNS = "Our runs have a fifth of the paper's iterations, and an earlier reading of its settings."
 NOT_RUN = "It has not been run with the paper's settings and budgets."
-TRAFFIC_DIFFERS = "The paper drives in recorded traffic (highD), which needs a licence. Ours is simulated."
+TRAFFIC_DIFFERS = "The paper drives in recorded traffic (highD), which may not be passed on. Ours is simulated."
 PAPER: dict[str, Numbered] = {
     "figure-1": Numbered(
         "gridworld: reward and violations of four methods, stochasticity 0 to 0.5",
