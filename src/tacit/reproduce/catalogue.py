@@ -11,7 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import exact_causality, exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
+from tacit.reproduce import (
+    controls,
+    exact_causality,
+    exact_stochasticity,
+    frozen,
+    gridworld,
+    pictures,
+    published,
+    stages,
+    tuning,
+)
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
@@ -203,20 +213,9 @@ def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
 # ---------------------------------------------------------------------------------------------------------------------
 
 EXPERIMENTS: dict[str, Experiment | Measured] = {
-    "exact-stochasticity": Measured(
-        "the exact method on the gridworld as the dynamics slip more and more",
-        exact_stochasticity.measure,
-        exact_stochasticity.seconds,
-        exact_stochasticity.table,
-        exact_stochasticity.figure,
-    ),
-    "exact-causality": Measured(
-        "causal against non-causal maximum entropy on the gridworld, exact, with nothing else changed",
-        exact_causality.measure,
-        exact_causality.seconds,
-        exact_causality.table,
-        exact_causality.figure,
-    ),
+    "exact-stochasticity": exact_stochasticity.EXPERIMENT,
+    "exact-causality": exact_causality.EXPERIMENT,
+    "controls": controls.EXPERIMENT,
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
         robots(published.EARLIER_EXPERTS),

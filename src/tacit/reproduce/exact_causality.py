@@ -28,6 +28,7 @@ from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.plots import new_figure, render, style
 from tacit.reproduce.causal_pair import EntropyModel, Fit
 from tacit.reproduce.columns import header, line
+from tacit.reproduce.experiment import Measured
 from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import MDP
 
@@ -194,3 +195,12 @@ def figure(results: Mapping[str, Any]) -> bytes:
         drawing.legend(handles, labels, loc="upper center", ncols=5, frameon=False, fontsize=8)
         drawing.tight_layout(rect=(0, 0, 1, 0.92))
         return render(drawing, "png", tight=False)
+
+
+EXPERIMENT = Measured(
+    "causal against non-causal maximum entropy on the gridworld, exact, with nothing else changed",
+    measure,
+    seconds,
+    table,
+    figure,
+)

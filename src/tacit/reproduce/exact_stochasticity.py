@@ -24,6 +24,7 @@ from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import new_figure, render, style
 from tacit.reproduce.columns import header, line
+from tacit.reproduce.experiment import Measured
 from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import feature_matrix, solve
 
@@ -223,3 +224,12 @@ def figure(results: Mapping[str, Any]) -> bytes:
         drawing.legend(handles, labels, loc="upper center", ncols=6, frameon=False)
         drawing.tight_layout(rect=(0, 0, 1, 0.95))
         return render(drawing, "png", tight=False)
+
+
+EXPERIMENT = Measured(
+    "the exact method on the gridworld as the dynamics slip more and more",
+    measure,
+    seconds,
+    table,
+    figure,
+)
