@@ -68,12 +68,13 @@ NOTE = (
     "Numbers are means ± standard errors over seeds. Each seed's last policy is measured on its own episodes. "
     "*Terminated return* stops at the first violation, as the paper's reward does. *Over demonstrations* divides it by "
     "the terminated return of the demonstrations. *Feasible return* is the terminated return, with 0 for an episode "
-    "that begins in violation. The bound on violating episodes pools the episodes of all seeds. Everything tried is "
+    "that begins in violation. The bound on violating episodes resamples seeds, then episodes. Everything tried is "
     "about as many steps of the nominal agent as of all later phases. Every learner tries something different, so "
     "AUROC on everything tried does not compare methods; AUROC on nominal states and on perturbed demonstrations does. "
     "The open band lies between the outermost demonstration and the wall: nothing can be known there. All columns are "
     "about the cost that drives the policy, except the boundaries of mce, which come from its map. Held-out "
-    "demonstrations are those that a run did not learn from (-: it learned from all of them)."
+    "demonstrations are those that a run did not learn from (-: it learned from all of them). Controls that learn "
+    "nothing are in `controls.md`: the box around the demonstrations has a boundary error of 0 by construction."
 )
 ERROR = number("threshold", "error")
 WITHOUT_COST = ("ppo, cloned",)
@@ -195,7 +196,8 @@ def _note_on_seeds(results: Results) -> str:
         "over the seeds that have such a boundary. Everything tried is about as many steps of the nominal agent as of "
         "all later phases. *Feasible return* is the terminated return, with 0 for an episode that begins in violation. "
         "The open band lies between the outermost demonstration and the wall: nothing can be known there. The last "
-        "column counts learning alone, without start-up, map and evaluation."
+        "column counts learning alone, without start-up, map and evaluation. Controls that learn nothing are in "
+        "`controls.md`: the box around the demonstrations has a boundary error of 0 by construction."
     )
 
 
