@@ -15,7 +15,7 @@ Weights lambda >= 0 of one-hot state features are fitted in two ways, each the s
     likelihood    the log-likelihood of demonstrated trajectories under the model, less an L1 term
     moments       the paper's dual: beta v_0 + lambda.(mu_D + budget)
 
-The solver is L-BFGS-B from lambda = 0, with the gradient of one backward and one forward pass.
+The solver is L-BFGS-B, with the gradient of one backward and one forward pass.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class EntropyModel:
         """(T, S, A)"""
         return np.exp(self.plan(weights)[1])
 
-    def fit_likelihood(self, demonstrations: Any, l1: float) -> Fit:
+    def fit_likelihood(self, demonstrations: Any, l1: float, start: Array | None = None) -> Fit:
         """Maximise the mean log-likelihood of (states, actions) pairs, times beta and less l1 |lambda|."""
         counts = np.zeros((self.horizon, self.mdp.n_states, self.mdp.n_actions))
         for states, actions in demonstrations:
@@ -134,7 +134,7 @@ class EntropyModel:
             modelled = self.visits(visited[0], log_policy, shares, luck if self.causal else None)
             return lost + l1 * float(weights.sum()), visited.sum(axis=0) - modelled + l1
 
-        return self._minimise(objective)
+        return self._minimise(objective, start)
 
     def fit_moments(self, visited: Array, budget: float) -> Fit:
         """Minimise the dual for the expert's expected `visited` (S,)."""
@@ -147,13 +147,12 @@ class EntropyModel:
 
         return self._minimise(objective)
 
-    def _minimise(self, objective: Any) -> Fit:
+    def _minimise(self, objective: Any, start: Array | None = None) -> Fit:
         """L-BFGS-B over weights >= 0; those of terminal states stay 0, because nobody acts there."""
         bounds = [(0.0, 0.0 if terminal else None) for terminal in self.mdp.terminal]
-        options = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-5, "maxcor": 20}
-        found = minimize(
-            objective, np.zeros(self.mdp.n_states), jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
+        options = {"maxiter": 300, "maxfun": 600, "ftol": 1e-10, "gtol": 1e-5, "maxcor": 20}
+        first = np.zeros(self.mdp.n_states) if start is None else start
+        found = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         gradient = np.where(self.mdp.terminal, 0.0, found.jac)
         projected = found.x - np.maximum(found.x - gradient, 0.0)
         return Fit(found.x, float(found.fun), float(np.abs(projected).max()), int(found.nfev))

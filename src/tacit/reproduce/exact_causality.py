@@ -62,17 +62,18 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
         results["unconstrained"].append({"slip": slip, **judge(spec, mdp, plan(mdp, mdp.rewards, BETA).policy)})
         visited = occupancy(mdp, expert).sum(axis=(0, 2))
         for name, model in models.items():
-            results["fits"].append(
-                {"slip": slip, "objective": "moments", "model": name, "set": None}
-                | _record(spec, mdp, models, partial(model.fit_moments, visited, BUDGET))
-            )
+            fit = partial(model.fit_moments, visited, BUDGET)
+            about = {"slip": slip, "objective": "moments", "model": name, "set": None}
+            results["fits"].append(about | _record(spec, mdp, models, fit)[0])
+        starts: dict[str, np.ndarray | None] = dict.fromkeys(models)
         for seed in range(sets):
             demos = spec.to_tabular(expert_demonstrations(spec, DEMONSTRATIONS, seed=seed))
             for name, model in models.items():
-                results["fits"].append(
-                    {"slip": slip, "objective": "likelihood", "model": name, "set": seed}
-                    | _record(spec, mdp, models, partial(model.fit_likelihood, demos, L1))
-                )
+                # Each set starts from the weights of the one before, which saves most of the steps.
+                fit = partial(model.fit_likelihood, demos, L1, starts[name])
+                about = {"slip": slip, "objective": "likelihood", "model": name, "set": seed}
+                record, starts[name] = _record(spec, mdp, models, fit)
+                results["fits"].append(about | record)
             progress(f"slip {slip:g}, set {seed + 1} of {sets}")
     settings = {"layout": LAYOUT, "demonstrations": DEMONSTRATIONS, "beta": BETA, "l1": L1, "budget": BUDGET}
     return {**settings, "sets": sets, "objectives": OBJECTIVES, **results}
@@ -85,11 +86,12 @@ def judge(spec: GridworldSpec, mdp: MDP, policy: np.ndarray) -> dict[str, float]
 
 def _record(
     spec: GridworldSpec, mdp: MDP, models: Mapping[str, EntropyModel], fit: Callable[[], Fit]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], np.ndarray]:
+    """(the record of a fit, its weights)"""
     started = time.process_time()
     found = fit()
     quality = cost_quality(found.weights, spec.constrained, reachable=reachable_states(mdp))
-    return {
+    record = {
         "value": found.value,
         "stationarity": found.stationarity,
         "evaluations": found.evaluations,
@@ -98,6 +100,7 @@ def _record(
         "best_iou": quality.best_iou,
         "planned": {name: judge(spec, mdp, model.policy(found.weights)) for name, model in models.items()},
     }
+    return record, found.weights
 
 
 def seconds(results: Mapping[str, Any]) -> float:
