@@ -216,6 +216,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     "exact-stochasticity": exact_stochasticity.EXPERIMENT,
     "exact-causality": exact_causality.EXPERIMENT,
     "controls": controls.EXPERIMENT,
+    "alpha-zero": alpha_zero.EXPERIMENT,
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
         robots(published.EARLIER_EXPERTS),
