@@ -119,8 +119,8 @@ def table(results: Mapping[str, Any]) -> str:
         rows = [line([kind, *(cell(records_of(results, kind, slip)) for slip in SLIPS)]) for kind in PROBLEMS]
         parts.append("\n".join([f"**{title}**", "", *head, *rows]))
     note = (
-        f"{results['sets']} sets of {DEMONSTRATIONS} demonstrations, each with a network of its own. Means are over the "
-        "problems that have a solution, with their range; - : none has one."
+        f"{results['sets']} sets of {DEMONSTRATIONS} demonstrations, each with a network of its own. Means are over "
+        "the problems that have a solution, with their range; - : none has one."
     )
     return "\n\n".join([*parts, note]) + "\n"
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tacit.reproduce import (
+    alpha_zero,
     controls,
     exact_causality,
     exact_stochasticity,
