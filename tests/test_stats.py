@@ -138,6 +138,13 @@ def test_zero_counts_are_not_zero() -> None:
     assert stats.clopper_pearson(7, 7).low == pytest.approx(0.025 ** (1 / 7))
 
 
+def test_the_difference_of_means_has_an_interval_over_runs() -> None:
+    x, y = np.array([3.0, 4.0, 5.0]), np.array([1.0, 1.0])
+    gap = stats.mean_difference_interval(x, y, rng=np.random.default_rng(0))
+    assert gap.value == pytest.approx(3.0)
+    assert 2.0 <= gap.low < 3.0 < gap.high <= 4.0
+
+
 def test_rates_of_one_run_are_bounded_as_by_clopper_pearson() -> None:
     for count in (0, 3, 100):
         bounds = stats.rate_over_runs([count], [100], rng=np.random.default_rng(0), resamples=200_000)

@@ -204,6 +204,19 @@ def probability_of_improvement_interval(
     )
 
 
+def mean_difference_interval(
+    x: ArrayLike, y: ArrayLike, *, rng: np.random.Generator, resamples: int = 10_000, confidence: float = 0.95
+) -> Interval:
+    """Mean of X less mean of Y, averaged over tasks, with a stratified bootstrap interval; shapes as above."""
+    first, second = _paired_tasks(x, y)
+
+    def difference(a: Floats, b: Floats) -> Any:
+        return a.mean(axis=(-2, -1)) - b.mean(axis=(-2, -1))
+
+    draws = _resample([first, second], difference, rng, resamples)
+    return _percentiles(float(difference(first, second)), draws, confidence)
+
+
 def _paired_tasks(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     first, second = (_finite(a, "scores") for a in (x, y))
     first, second = (a[:, None] if a.ndim == 1 else a for a in (first, second))
