@@ -13,6 +13,7 @@ soft-optimal agent without any cost keeps: with 1, no cost at all is optimal.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -107,7 +108,9 @@ def records_of(results: Mapping[str, Any], kind: str, slip: float) -> list[Mappi
 def table(results: Mapping[str, Any]) -> str:
     """A row per kind of features, a column per slip."""
     titles = {
-        "problems with a solution": lambda part: f"{sum(r['status'] == 'optimal' for r in part)} of {len(part)}",
+        "problems by outcome": lambda part: ", ".join(
+            f"{n} {status}" for status, n in Counter(r["status"] for r in part).most_common()
+        ),
         "limits that the agent without cost keeps": lambda part: f"{100 * np.mean([r['below'] for r in part]):.0f} %",
         "largest weight of the solution": lambda part: _mean(part, "largest", "{:.3g}"),
         "violating episodes of its policy, %": lambda part: _mean(part, "violating", "{:.1f}", 100.0),
@@ -120,7 +123,8 @@ def table(results: Mapping[str, Any]) -> str:
         parts.append("\n".join([f"**{title}**", "", *head, *rows]))
     note = (
         f"{results['sets']} sets of {DEMONSTRATIONS} demonstrations, each with a network of its own. Means are over "
-        "the problems that have a solution, with their range; - : none has one."
+        "the problems that have a solution, with their range; - : none has one. *Infeasible* is proved. At the *iteration "
+        "limit* the weights still grow."
     )
     return "\n\n".join([*parts, note]) + "\n"
 
