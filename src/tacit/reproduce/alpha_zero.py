@@ -123,8 +123,8 @@ def table(results: Mapping[str, Any]) -> str:
         parts.append("\n".join([f"**{title}**", "", *head, *rows]))
     note = (
         f"{results['sets']} sets of {DEMONSTRATIONS} demonstrations, each with a network of its own. Means are over "
-        "the problems that have a solution, with their range; - : none has one. *Infeasible* is proved. At the *iteration "
-        "limit* the weights still grow."
+        "the problems that have a solution, with their range; - : none has one. *Infeasible* is proved. At the "
+        "*iteration limit* the weights still grow."
     )
     return "\n\n".join([*parts, note]) + "\n"
 
