@@ -35,7 +35,7 @@ PROBLEMS = (CELLS, SUMS, EQUAL)
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"problems": a record per slip, set and kind of features}."""
+    """Solve all problems: {"problems": a record per slip, set and kind of features}."""
     records = []
     for slip in SLIPS:
         spec = make_spec(LAYOUT, slip=slip)
@@ -81,7 +81,7 @@ def _solved(spec: GridworldSpec, model: MDP, features: np.ndarray, demos: Any) -
 
 
 def demonstrated_visits(model: MDP, demos: Any) -> np.ndarray:
-    """(S,) mean discounted visits; if the model goes on at the goal, so do the demonstrations that reached it."""
+    """Mean discounted visits (S,). If the model goes on at the goal, so do the demonstrations that reached it."""
     visits = np.zeros(model.n_states)
     for states, actions in demos:
         powers = model.discount ** np.arange(len(actions) + 1)

@@ -67,7 +67,10 @@ class EntropyModel:
         self.log_chance[self.chance == 0] = IMPOSSIBLE
 
     def look_ahead(self, value: Array) -> tuple[Array, Array]:
-        """(1) for values (S,): (ahead (S*A,), share of each successor (S*A, K)). The models differ in nothing else."""
+        """Look ahead from values (S,) as (1) says. The models differ in nothing else.
+
+        Returns (ahead (S*A,), share of each successor (S*A, K)).
+        """
         following = value[self.successor]
         if self.causal:
             return (self.chance * following).sum(axis=1), self.chance
@@ -78,7 +81,7 @@ class EntropyModel:
         return (top + np.log(total))[:, 0], shares / total
 
     def plan(self, weights: Array) -> tuple[Array, Array, list[Array]]:
-        """(v_0 (S,), log pi (T, S, A), shares of the successors per step) for weights (S,)."""
+        """Plan for weights (S,): (v_0 (S,), log pi (T, S, A), shares of the successors in every step)."""
         reward = (self.mdp.rewards - weights[:, None]) / self.beta
         value = np.zeros(self.mdp.n_states)
         log_policy = np.empty((self.horizon, *reward.shape))
@@ -96,7 +99,7 @@ class EntropyModel:
         return value, log_policy, shares
 
     def visits(self, starts: Array, log_policy: Array, shares: list[Array], luck: Array | None) -> Array:
-        """(S,) visits of the model from `starts`; `luck` (at most T, S) enters after each step."""
+        """Expected visits (S,) of the model from `starts` (S,). `luck` (at most T, S) is added after each step."""
         added = np.zeros((0, self.mdp.n_states)) if luck is None else luck
         total = np.zeros(self.mdp.n_states)
         there = np.where(self.mdp.terminal, 0.0, starts)
@@ -110,7 +113,7 @@ class EntropyModel:
         return total
 
     def policy(self, weights: Array) -> Array:
-        """(T, S, A)"""
+        """The policy (T, S, A) that is planned for these weights."""
         return np.exp(self.plan(weights)[1])
 
     def fit_likelihood(self, demonstrations: Any, l1: float, start: Array | None = None) -> Fit:

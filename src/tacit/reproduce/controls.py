@@ -49,7 +49,10 @@ COLUMNS = {
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"expert": a record per slip, "costs": a record per slip, set and cost, "robots": a record per robot}."""
+    """Judge all controls.
+
+    Returns {"expert": a record per slip, "costs": a record per slip, set and cost, "robots": a record per robot}.
+    """
     experts, records = [], []
     for slip in SLIPS:
         spec = make_spec(LAYOUT, slip=slip)
@@ -70,7 +73,7 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
 
 
 def costs_of(spec: GridworldSpec, mdp: MDP, demos: Any) -> dict[str, np.ndarray]:
-    """The costs (S,) by name."""
+    """The cost (S,) of the exact method and of every control, by name."""
     counts = discounted_counts(mdp, demos).sum(axis=1)
     free = occupancy(mdp, plan(mdp, mdp.rewards, BETA).policy).sum(axis=1)
     reached = np.unique(np.concatenate([states for states, _ in demos]))
@@ -119,7 +122,7 @@ def seconds(results: Mapping[str, Any]) -> float:
 
 
 def values(results: Mapping[str, Any], cost: str, slip: float, column: str) -> np.ndarray:
-    """A number of every set."""
+    """One number for every set."""
     return np.array([r[column] for r in results["costs"] if (r["cost"], r["slip"]) == (cost, slip)], dtype=float)
 
 

@@ -51,7 +51,10 @@ OF_THE_COST = ("auroc", "best_iou")
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"expert"/"unconstrained": a record per slip, "fits": a record per slip, objective, model and set}."""
+    """Fit both models to all sets.
+
+    Returns {"expert"/"unconstrained": a record per slip, "fits": a record per slip, objective, model and set}.
+    """
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "fits": []}
     for slip in SLIPS:
         spec = make_spec(LAYOUT, slip=slip)
@@ -87,7 +90,7 @@ def judge(spec: GridworldSpec, mdp: MDP, policy: np.ndarray) -> dict[str, float]
 def _record(
     spec: GridworldSpec, mdp: MDP, models: Mapping[str, EntropyModel], fit: Callable[[], Fit]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """(the record of a fit, its weights)"""
+    """Fit, and judge the result: (record, weights)."""
     started = time.process_time()
     found = fit()
     quality = cost_quality(found.weights, spec.constrained, reachable=reachable_states(mdp))
@@ -115,7 +118,7 @@ def seconds(results: Mapping[str, Any]) -> float:
 def values(
     results: Mapping[str, Any], objective: str, model: str, planner: str, slip: float, column: str
 ) -> np.ndarray:
-    """A number of every set."""
+    """One number for every set."""
     fits = [fit for fit in results["fits"] if (fit["objective"], fit["model"], fit["slip"]) == (objective, model, slip)]
     return np.array([fit[column] if column in OF_THE_COST else fit["planned"][planner][column] for fit in fits], float)
 

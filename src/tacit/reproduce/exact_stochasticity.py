@@ -50,7 +50,10 @@ COLUMNS = {
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}."""
+    """Solve all sets with all methods.
+
+    Returns {"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}.
+    """
 
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "methods": {name: [] for name in METHODS}}
     for slip in SLIPS:
@@ -110,7 +113,7 @@ def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[st
 
 
 def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
-    """(solution, further entries of the record)."""
+    """Solve one problem with one method: (solution, further entries of the record)."""
 
     def run(budget: Any = 0.0, **options: Any) -> Any:
         return solve(mdp, "state", demonstrations=demos, beta=BETA, budget=budget, **options)

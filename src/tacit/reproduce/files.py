@@ -56,7 +56,10 @@ OWN_FIGURES = tuple(name for name in FIGURES if name != "experts")
 
 
 def find(word: str) -> tuple[str, Experiment | Measured]:
-    """(name, experiment) of a name, a number of the paper ("figure-2"), or a .toml or .py file; UserError otherwise."""
+    """Find an experiment by its name, by a number of the paper ("figure-2"), or in a .toml or .py file.
+
+    Returns (name, experiment); UserError if there is none.
+    """
     word = NUMBERED.get(word, word)
     if word in EXPERIMENTS:
         return word, EXPERIMENTS[word]

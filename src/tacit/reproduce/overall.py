@@ -65,7 +65,7 @@ def table(
 
 
 def values_of(results: Results, groups: Sequence[str], row: str, score: Score) -> np.ndarray | None:
-    """(seeds, groups): scores of the seeds that every group has; None if there are none."""
+    """Scores (seeds, groups) of the seeds that every group has; None if there are none."""
     columns = []
     for group in groups:
         scores = {run["seed"]: score.of(run) for run in runs_of(results, group, row)}
