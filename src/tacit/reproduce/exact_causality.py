@@ -156,9 +156,20 @@ def table(results: Mapping[str, Any]) -> str:
     note = (
         f"*Likelihood*: {OBJECTIVES['likelihood']}; mean and 95 % bootstrap interval over {results['sets']} sets of "
         f"demonstrations. *Moments*: {OBJECTIVES['moments']}; there is one problem per slip. *Planned* says which "
-        "model turns the learned cost into a policy. All policies are evaluated exactly in the true dynamics."
+        "model turns the learned cost into a policy. All policies are evaluated exactly in the true dynamics. "
+        f"{_solver(results)}"
     )
     return "\n\n".join([*parts, note]) + "\n"
+
+
+def _solver(results: Mapping[str, Any]) -> str:
+    """How far the fits are from an optimum, and what that does to the numbers."""
+    most = {name: max(f["stationarity"] for f in results["fits"] if f["objective"] == name) for name in OBJECTIVES}
+    return (
+        f"The solver leaves projected gradients of at most {most['likelihood']:.1g} (likelihood) and "
+        f"{most['moments']:.1g} (moments) visits of a cell. Without slip the two models are the same, so the "
+        "differences in that column are the solver's."
+    )
 
 
 def _cell(numbers: np.ndarray) -> str:
