@@ -7,7 +7,7 @@ from tacit import MDP
 from tacit.demos import expert_demonstrations
 from tacit.envs.gridworld import make_spec
 from tacit.errors import UserError
-from tacit.reproduce import controls, exact_causality
+from tacit.reproduce import alpha_zero, controls, exact_causality
 from tacit.reproduce.causal_pair import EntropyModel
 from tacit.tabular import solve
 
@@ -35,7 +35,7 @@ def test_gradients_are_those_of_the_objectives(causal: bool, monkeypatch: pytest
     mdp, demos = world(0.3)
     model = EntropyModel(mdp, BETA, causal=causal)
     objectives = []
-    monkeypatch.setattr(model, "_minimise", objectives.append)
+    monkeypatch.setattr(model, "_minimise", lambda objective, start=None: objectives.append(objective))
     model.fit_likelihood(demos, 1e-3)
     model.fit_moments(np.full(mdp.n_states, 0.4), 1e-3)
     weights = np.random.default_rng(0).uniform(0.1, 2.0, mdp.n_states)
@@ -103,3 +103,16 @@ def test_the_box_has_no_boundary_error_by_construction() -> None:
     found = controls.box_of("Swimmer")
     assert found["error"] == 0.0
     assert found["demonstrated"] < found["boundary"] < 0.5
+
+
+def test_short_episodes_keep_every_limit_of_network_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alpha_zero, "SLIPS", (0.1,))
+    results = alpha_zero.measure(1)
+    cells, sums, equal = (alpha_zero.records_of(results, kind, 0.1)[0] for kind in alpha_zero.PROBLEMS)
+    assert cells["status"] == "infeasible"
+    assert sums["status"] == "optimal"
+    assert sums["largest"] == 0.0, "no cost at all"
+    assert sums["violating"] > 0.99
+    assert sums["below"] == 1.0 > equal["below"]
+    assert "1 infeasible" in alpha_zero.table(results)
+    assert alpha_zero.figure(results).startswith(b"\x89PNG")
