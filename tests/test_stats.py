@@ -138,6 +138,29 @@ def test_zero_counts_are_not_zero() -> None:
     assert stats.clopper_pearson(7, 7).low == pytest.approx(0.025 ** (1 / 7))
 
 
+def test_the_difference_of_means_has_an_interval_over_runs() -> None:
+    x, y = np.array([3.0, 4.0, 5.0]), np.array([1.0, 1.0])
+    gap = stats.mean_difference_interval(x, y, rng=np.random.default_rng(0))
+    assert gap.value == pytest.approx(3.0)
+    assert 2.0 <= gap.low < 3.0 < gap.high <= 4.0
+
+
+def test_rates_of_one_run_are_bounded_as_by_clopper_pearson() -> None:
+    for count in (0, 3, 100):
+        bounds = stats.rate_over_runs([count], [100], rng=np.random.default_rng(0), resamples=200_000)
+        assert bounds.value == count / 100
+        assert bounds.low == pytest.approx(stats.clopper_pearson(count, 100, side="lower").low, abs=1e-3)
+        assert bounds.high == pytest.approx(stats.clopper_pearson(count, 100, side="upper").high, abs=1e-3)
+
+
+def test_rates_that_differ_between_runs_are_less_certain_than_their_pooled_episodes() -> None:
+    alike, apart = (stats.rate_over_runs(k, [100] * 3, rng=np.random.default_rng(0)) for k in ([20] * 3, [60, 0, 0]))
+    assert alike.value == pytest.approx(apart.value)
+    assert apart.high > 0.4 > alike.high > stats.clopper_pearson(60, 300, side="upper").high - 0.01
+    with pytest.raises(UserError, match="counts <= trials"):
+        stats.rate_over_runs([3], [2], rng=np.random.default_rng(0))
+
+
 labelled = st.tuples(st.integers(1, 25), st.integers(0, 2**32 - 1)).map(
     lambda t: (
         np.random.default_rng(t[1]).integers(0, 6, size=t[0]) / 2,

@@ -22,7 +22,7 @@ from tacit.demos import shipped
 from tacit.envs.capabilities import capabilities
 from tacit.envs.families import EnvInfo, describe_envs
 from tacit.reproduce import EXPERIMENTS
-from tacit.reproduce.catalogue import NUMBERED
+from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.results import read
 
 ROOT = Path(__file__).parent.parent
@@ -62,7 +62,8 @@ def title(name: str) -> str:
 
 def experiment_pages() -> dict[str, str]:
     pages = {f"results/{name}.md": experiment_page(name) for name in experiment_names()}
-    return {"results/index.md": experiment_index(), **pages}
+    paper = (RESULTS / "paper.md").read_text(encoding="utf-8").replace("](../docs/", "](../")
+    return {"results/index.md": experiment_index(), "results/paper.md": WIDE + paper, **pages}
 
 
 def experiment_page(name: str) -> str:
@@ -132,7 +133,8 @@ def experiment_index() -> str:
     return (
         f"{WIDE}# Experiments\n\nEvery number of these pages was measured by a command. Each experiment has a page with"
         " what was asked, what was found, every table, and which code measured it. [Run experiments](../experiments.md)"
-        " says how to repeat one or to add your own. For a summary, see the [benchmarks](../benchmarks.md).\n\n"
+        " says how to repeat one or to add your own. For a summary, see the [benchmarks](../benchmarks.md); for the"
+        " paper's figures by number, [the paper, figure by figure](paper.md).\n\n"
         "| experiment | about | in the paper | runs |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

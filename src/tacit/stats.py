@@ -94,6 +94,26 @@ def clopper_pearson(
     return Interval(successes / trials, low, high)
 
 
+def rate_over_runs(
+    counts: ArrayLike, trials: ArrayLike, *, rng: np.random.Generator, resamples: int = 20_000, confidence: float = 0.95
+) -> Interval:
+    """Mean rate of several runs, with one-sided bounds that respect both the runs and their episodes.
+
+    counts, trials: (runs,). The bounds resample the runs, then the episodes of each. Redrawing k of n episodes would
+    never leave 0, so the rate of a run is drawn from the distributions that bound it in `clopper_pearson`, Beta(k, n -
+    k + 1) below and Beta(k + 1, n - k) above. For a single run the bounds are those of `clopper_pearson`, one-sided.
+    """
+    _check_confidence(confidence)
+    k, n = _finite(counts, "counts", ndim=1), _finite(trials, "trials", ndim=1)
+    if k.shape != n.shape or (n < 1).any() or (k < 0).any() or (k > n).any():
+        raise UserError("rates need 0 <= counts <= trials and trials >= 1 in every run")
+    chosen = rng.integers(len(k), size=(resamples, len(k)))
+    k, n, value = k[chosen], n[chosen], float((k / n).mean())
+    low = np.where(k > 0, rng.beta(np.maximum(k, 1.0), n - k + 1.0), 0.0).mean(axis=1)
+    high = np.where(k < n, rng.beta(k + 1.0, np.maximum(n - k, 1.0)), 1.0).mean(axis=1)
+    return Interval(value, float(np.quantile(low, 1 - confidence)), float(np.quantile(high, confidence)))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Aggregates over runs and tasks
 
@@ -182,6 +202,19 @@ def probability_of_improvement_interval(
     return _percentiles(
         float(_improvement(first, second)), _resample([first, second], _improvement, rng, resamples), confidence
     )
+
+
+def mean_difference_interval(
+    x: ArrayLike, y: ArrayLike, *, rng: np.random.Generator, resamples: int = 10_000, confidence: float = 0.95
+) -> Interval:
+    """Mean of X less mean of Y, averaged over tasks, with a stratified bootstrap interval; shapes as above."""
+    first, second = _paired_tasks(x, y)
+
+    def difference(a: Floats, b: Floats) -> Any:
+        return a.mean(axis=(-2, -1)) - b.mean(axis=(-2, -1))
+
+    draws = _resample([first, second], difference, rng, resamples)
+    return _percentiles(float(difference(first, second)), draws, confidence)
 
 
 def _paired_tasks(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:

@@ -60,3 +60,11 @@ def test_each_alarm_fires_on_its_own_number(change, name, level, number):
 def test_runs_of_other_methods_have_fewer_alarms_and_no_error():
     assert alarms({}, []) == []
     assert alarms({"table": {"learned": {"return": 3.0}}}, [{"dual/learner_cost": 1.0}]) == []
+
+
+def test_logs_without_rewards_say_nothing_about_income():
+    summary, metrics = a_run(earned=9.0, seekers=1.0)
+    none = {"value": 0.0, "low": 0.0, "high": 0.0, "n": 40, "se": 0.0}
+    assert {alarm.name for alarm in alarms(summary, metrics)} == {"beginners", "earns more"}
+    summary["table"]["demonstrations"] = {"return": none, "discounted_return": none}
+    assert alarms(summary, metrics) == []

@@ -1,13 +1,17 @@
 """An experiment of one's own, as a TOML or Python file."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import paper_page
 from tacit.errors import UserError
 from tacit.reproduce import EXPERIMENTS, find
 from tacit.reproduce import results as results_file
+from tacit.reproduce.paper import NUMBERED
 
 TOML = """
 description = "two entropy weights"
@@ -181,8 +185,6 @@ def test_the_example_of_the_docs_is_planned(cli):
 
 
 def test_every_figure_and_table_of_the_paper_has_a_number() -> None:
-    from tacit.reproduce.catalogue import NUMBERED
-
     assert set(NUMBERED) == {f"figure-{n}" for n in range(1, 16)} | {"table-1", "table-2"}
     for number, name in NUMBERED.items():
         assert find(number) == (name, EXPERIMENTS[name])
@@ -190,6 +192,34 @@ def test_every_figure_and_table_of_the_paper_has_a_number() -> None:
     rows = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("| ")}
     for number, name in NUMBERED.items():
         assert f"`{name}`" in rows[number.replace("-", " ")]
+
+
+def test_the_list_names_the_numbers_of_the_paper(cli: Any) -> None:
+    listed = {row["name"]: row["paper"] for row in json.loads(cli("reproduce", "--list", "--json").stdout)}
+    assert listed["table-ablation"] == ["table-1"]
+    assert listed["grid-causality"] == []
+    assert sum(map(len, listed.values())) == 17
+    text = cli("reproduce", "figure-2", "--list").stdout
+    assert text.startswith("robots-paper")
+    assert "figure 2 of the paper" in text
+
+
+def test_the_page_of_the_paper_has_the_committed_numbers() -> None:
+    text = paper_page.PAGE.read_text(encoding="utf-8")
+    assert text == paper_page.page(), "run python tools/paper_page.py"
+    for number in NUMBERED:
+        part = text.split(f"## {number.replace('-', ' ').capitalize()}\n")[1].split("\n## ")[0]
+        assert f"tacit reproduce {number}" in part
+        assert re.search(r"\*Core-minutes:\* (\d+|less than 1|not measured)", part)
+        assert "![" in part, "every section shows something"
+
+
+def test_costs_of_the_paper_s_figures_are_measured() -> None:
+    """Table 1: as many core-minutes as its runs say."""
+    runs = results_file.read(paper_page.RESULTS / "table-ablation.json", curves=False)["runs"]
+    seconds = [run["seconds"] for run in runs if run["seconds"]]
+    assert paper_page.cost("table-ablation") == f"{sum(seconds) / len(seconds) * len(runs) / 60:.0f}"
+    assert paper_page.state("not-an-experiment") == "not run"
 
 
 @pytest.mark.parametrize("number", ["figure-5", "figure-7", "table-2"])

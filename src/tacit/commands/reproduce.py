@@ -8,11 +8,13 @@ Writes NAME.json (every repetition, with command, versions and commit), NAME.cur
 An experiment that is made of runs first estimates the time. Then it runs what is not finished (see `tacit sweep`),
 draws the results and lists missing runs. The same command again continues where it stopped.
 
-NAME may also be a file of your own: my_experiment.toml, or my_experiment.py, which defines EXPERIMENT.
+NAME may also be a number of the paper (figure-1 to figure-15, table-1, table-2), or a file of your own:
+my_experiment.toml, or my_experiment.py, which defines EXPERIMENT.
 
 Examples:
   tacit reproduce exact-stochasticity
   tacit reproduce exact-stochasticity --sets 3 --out /tmp/quick
+  tacit reproduce figure-2 --dry-run                 the paper's figure 2: which runs, and how long they take
   tacit reproduce table-experts --seeds 0,1,2 --runs runs --workers 2
   tacit reproduce table-experts --quick              try it out with very short runs
   tacit reproduce table-experts --no-run             draw what is finished, run nothing
@@ -36,6 +38,7 @@ from tacit.commands import check_folder, command_line, print_json
 from tacit.errors import RunFailed, UserError
 from tacit.reproduce import EXPERIMENTS, Experiment, Measured, find
 from tacit.reproduce import results as results_file
+from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.results import READABLE, SCHEMA
 from tacit.reproduce.runner import (
     NOT_ASKED_FOR,
@@ -83,7 +86,7 @@ def reproduce(
     """Reproduce an experiment.
 
     Args:
-        name: Experiment, or a .toml or .py file of your own.
+        name: Experiment, number of the paper such as figure-2 or table-1, or a .toml or .py file of your own.
         seeds: Number of seeds (3), or a list of seeds (0,1,2). Default: those of the experiment.
         sets: Number of repetitions, for an experiment that is not made of runs. Default: 20.
         quick: Try it out with very short runs. The results are called NAME-quick.
@@ -242,14 +245,17 @@ def _sets(sets: int | None, seeds: str | None, quick: bool) -> int:
 
 def _list(out: Path, experiments: Mapping[str, Experiment | Measured], json: bool) -> None:
     rows = []
+    numbers = {name: [number for number, own in NUMBERED.items() if own == name] for name in experiments}
     for name, experiment in experiments.items():
         file = out / f"{name}.json"
         try:
             text = summary_of(results_file.read(file, curves=False)) if file.exists() else "not there"
         except (UserError, KeyError, TypeError) as error:
             text = f"damaged or of another version: {message_of(error)}"
-        rows.append({"name": name, "summary": experiment.summary, "file": str(file), "results": text})
+        row = {"name": name, "summary": experiment.summary, "file": str(file), "results": text}
+        rows.append({**row, "paper": numbers[name]})
         if not json:
-            print(f"{name:24} {experiment.summary}\n{'':24} {file}: {text}")
+            paper = "".join(f"{number.replace('-', ' ')} of the paper; " for number in numbers[name])
+            print(f"{name:24} {experiment.summary}\n{'':24} {paper}{file}: {text}")
     if json:
         print_json(rows)

@@ -44,11 +44,14 @@ def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
     """All alarms and notes of a run, alarms first."""
     first, last = (metrics[0], metrics[-1]) if metrics else ({}, {})
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
+    demos = table.get("demonstrations", {})
+    if all(as_mapping(demos.get("return")).get(key) == 0 for key in ("value", "se")):
+        demos = {}  # logs without rewards: what their demonstrators earn is not known
     found = [
         *_evidence(summary, last),
-        *_competence(first, table.get("demonstrations", {})),
+        *_competence(first, demos),
         *_convergence(metrics),
-        *_income(table.get("learned", {}), table.get("demonstrations", {})),
+        *_income(table.get("learned", {}), demos),
     ]
     return sorted(found, key=lambda one: one.level)
 

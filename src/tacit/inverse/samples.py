@@ -115,7 +115,8 @@ def of_demonstrations(demos: Demonstrations, interface: Interface, inputs: Input
     rows = inputs.rows(obs[before + 1 if at == "next" else before], demos.actions)
     times = np.concatenate([np.arange(length) for length in demos.lengths])
     lost = np.where(demos.terminated, horizon - demos.lengths, 0).sum()
-    earned = float(demos.rewards.sum() / len(demos.lengths))
+    # Logs without rewards have zeros: what their demonstrators earn is not known.
+    earned = float(demos.rewards.sum() / len(demos.lengths)) if demos.rewards.any() else None
     absorbed = float(lost / (demos.lengths.sum() + lost))
     return Expert(rows, times, demos.lengths, horizon, absorbed, mean_return=earned)
 

@@ -213,7 +213,8 @@ def _warn_of(demos: Demonstrations) -> None:
     """Warn about demonstrations that fit the environment but are few, or were made with another simulator version."""
     if len(demos) < FEW_DEMONSTRATIONS:
         warnings.warn(
-            f"there are only {len(demos)} demonstrations: what is missing from them by chance looks forbidden. "
+            f"there {'is' if len(demos) == 1 else 'are'} only {len(demos)} demonstration{'s' * (len(demos) > 1)}: what is "
+            "missing from them by chance looks forbidden. "
             f"Use at least {FEW_DEMONSTRATIONS} (the paper uses 10 to 50)",
             stacklevel=1,
         )

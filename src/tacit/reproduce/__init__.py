@@ -1,4 +1,4 @@
-"""Experiments: which runs, which table, which figure.
+"""Experiments: which runs they need, and which table and figure they make.
 
 catalogue     every experiment by name, as data (`experiment.Experiment`); a new one is an entry there
 files         an experiment of one's own, as a TOML or Python file
@@ -8,9 +8,10 @@ results       the files: NAME.json and NAME.curves.json.xz
 tables        Markdown, from the numbers alone; `columns` has their parts, `overall` all groups together
 figures       PNG, from the numbers alone
 published     numbers of other people
+paper         the figures and tables of the paper by number
 
-What is special: `stages` (runs that need other runs), `exact_stochasticity` (measured without runs), `tuning`,
-`gridworld`, `pictures`.
+Special experiments: `stages` and `frozen` have runs that need other runs. `exact_stochasticity`, `exact_causality`,
+`controls` and `alpha_zero` are measured without runs. `tuning`, `gridworld` and `pictures` have tables of their own.
 """
 
 from tacit.reproduce.catalogue import EXPERIMENTS

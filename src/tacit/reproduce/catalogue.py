@@ -11,7 +11,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tacit.reproduce import decided, exact_stochasticity, frozen, gridworld, pictures, published, stages, tuning
+from tacit.reproduce import (
+    alpha_zero,
+    controls,
+    decided,
+    exact_causality,
+    exact_stochasticity,
+    frozen,
+    gridworld,
+    pictures,
+    published,
+    stages,
+    tuning,
+)
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
@@ -203,13 +215,10 @@ def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
 # ---------------------------------------------------------------------------------------------------------------------
 
 EXPERIMENTS: dict[str, Experiment | Measured] = {
-    "exact-stochasticity": Measured(
-        "the exact method on the gridworld as the dynamics slip more and more",
-        exact_stochasticity.measure,
-        exact_stochasticity.seconds,
-        exact_stochasticity.table,
-        exact_stochasticity.figure,
-    ),
+    "exact-stochasticity": exact_stochasticity.EXPERIMENT,
+    "exact-causality": exact_causality.EXPERIMENT,
+    "controls": controls.EXPERIMENT,
+    "alpha-zero": alpha_zero.EXPERIMENT,
     "table-experts": Experiment(
         "experts that know the constraint, on the five robots: what demonstrations can be made of",
         robots(published.EARLIER_EXPERTS),
@@ -290,6 +299,17 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     ),
     "grid-pretraining": grid(
         "with and without pre-training of the features", _epochs(), figure="curves", ours=PRETRAINED
+    ),
+    "grid-causality": grid(
+        "MCE-ICRL with the entropy inside the return (causal) or as a bonus of one step, nothing else changed",
+        {
+            f"{name}, beta {beta:g}": Row("mce", settings={"beta": beta, "entropy": entropy})
+            for beta in (0.1, 0.3)
+            for name, entropy in {"causal": "return", "one step": "loss"}.items()
+        },
+        groups=slips((0.0, 0.1, 0.3, 0.5)),
+        seeds=(0, 1, 2),
+        ours="causal, beta 0.1",
     ),
     "grid-pretraining-paper": grid(
         "the same with the paper's settings", _epochs("paper"), figure="curves", ours=PRETRAINED
@@ -432,23 +452,3 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
     "paper-settings": pictures.SETTINGS_TABLE,
 }
 """The experiments, in the order of `tacit reproduce --list`."""
-NUMBERED = {
-    "figure-1": "grid-stochasticity-paper",
-    "figure-2": "robots-paper",
-    "figure-3": "traffic",
-    "figure-4": "transfer",
-    "figure-5": "grid-picture",
-    "figure-6": "robots-screens",
-    "figure-7": "traffic-picture",
-    "figure-8": "grid-maps",
-    "figure-9": "grid-curves-paper",
-    "figure-10": "grid-beta-paper",
-    "figure-11": "grid-pretraining-paper",
-    "figure-12": "robots-beta",
-    "figure-13": "robots-pretraining",
-    "figure-14": "traffic-beta",
-    "figure-15": "traffic-pretraining",
-    "table-1": "table-ablation",
-    "table-2": "paper-settings",
-}
-"""Figures and tables by their number in the paper."""

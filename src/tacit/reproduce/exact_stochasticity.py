@@ -24,6 +24,7 @@ from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import new_figure, render, style
 from tacit.reproduce.columns import header, line
+from tacit.reproduce.experiment import Measured
 from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import feature_matrix, solve
 
@@ -49,7 +50,10 @@ COLUMNS = {
 
 
 def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """{"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}."""
+    """Solve all sets with all methods.
+
+    Returns {"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}.
+    """
 
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "methods": {name: [] for name in METHODS}}
     for slip in SLIPS:
@@ -109,7 +113,7 @@ def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[st
 
 
 def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
-    """(solution, further entries of the record)."""
+    """Solve one problem with one method: (solution, further entries of the record)."""
 
     def run(budget: Any = 0.0, **options: Any) -> Any:
         return solve(mdp, "state", demonstrations=demos, beta=BETA, budget=budget, **options)
@@ -223,3 +227,12 @@ def figure(results: Mapping[str, Any]) -> bytes:
         drawing.legend(handles, labels, loc="upper center", ncols=6, frameon=False)
         drawing.tight_layout(rect=(0, 0, 1, 0.95))
         return render(drawing, "png", tight=False)
+
+
+EXPERIMENT = Measured(
+    "the exact method on the gridworld as the dynamics slip more and more",
+    measure,
+    seconds,
+    table,
+    figure,
+)

@@ -191,7 +191,7 @@ class Measured:
 
 
 def rows_of(algos: Iterable[str], preset: str | None = None) -> dict[str, Row]:
-    """A row per algorithm, under its name."""
+    """Make one row per algorithm, called like the algorithm."""
     return {algo: Row(algo, preset) for algo in algos}
 
 
@@ -201,7 +201,7 @@ def more_seeds(rows: Mapping[str, Row], name: str, seeds: tuple[int, ...]) -> di
 
 
 def accepted(algo: str, settings: Settings) -> dict[str, Any]:
-    """Those of the settings that the algorithm has."""
+    """The settings without those that the algorithm does not have."""
     names = {entry.name for entry in fields(algorithm(algo).load().Config)}
     return {key: value for key, value in settings.items() if key in names}
 
@@ -243,7 +243,7 @@ def robot(name: str, **settings: Any) -> Group:
 
 
 def robots(names: Iterable[str] = ROBOTS) -> dict[str, Group]:
-    """A group per robot."""
+    """Make one group per robot."""
     return {name: robot(name) for name in names}
 
 
@@ -262,12 +262,12 @@ def with_budget(rows: Mapping[str, Row], budget: Settings) -> dict[str, Row]:
 
 
 def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
-    """A row per entropy weight."""
+    """Make one row per entropy weight."""
     return {f"beta {beta:g}": Row("mce", preset, {"beta": beta}) for beta in values}
 
 
 def shortened(algo: str, env: str) -> dict[str, Any]:
-    """Settings for runs of SHORT. The preset's rates are for whole runs, so they are adapted to fewer steps."""
+    """Settings for runs with the budget SHORT. The preset's rates are for whole runs, so they are adapted."""
     usual = presets.load(algo, MEASURED_WITH.get(algo, "reference"), env)
     longer = usual["total_steps"] / SHORT["total_steps"]
     rates = {"multiplier_lr": lambda rate: rate * longer, "anneal": lambda rate: rate**longer}

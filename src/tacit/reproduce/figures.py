@@ -56,7 +56,7 @@ def look(row: str, rows: Sequence[str]) -> dict[str, Any]:
 def training(
     groups: Sequence[str], width: float, height: float, fill: Callable[[str, Any, Any], None]
 ) -> tuple[Any, Any]:
-    """(figure, panels): return above, violating steps below, a column per group; `fill(group, upper, lower)`."""
+    """Make (figure, panels): return above, violating steps below, a column per group; `fill(group, upper, lower)`."""
     drawing = new_figure(width, height)
     panels = drawing.subplots(2, len(groups), squeeze=False)
     for column, group in enumerate(groups):
@@ -231,7 +231,7 @@ def values(experiment: Experiment, results: Results) -> bytes:
 
 
 def _means(results: Results, places: Mapping[str, float], row: str, of: Number) -> np.ndarray:
-    """(groups with a number, 3): place, mean, standard error."""
+    """Place, mean and standard error of every group that has the number: (groups, 3)."""
     points = []
     for group, place in places.items():
         numbers = [of(run) for run in runs_of(results, group, row)]
@@ -243,7 +243,7 @@ def _means(results: Results, places: Mapping[str, float], row: str, of: Number) 
 
 
 def _expert_levels(results: Results, places: Mapping[str, float], of: Number | None) -> np.ndarray:
-    """(groups, 2): place and the demonstrators' number, taken from a run that recorded it."""
+    """Place and the demonstrators' number of every group, taken from a run that recorded it: (groups, 2)."""
     points = []
     for group, place in places.items() if of is not None else ():
         run = next((run for run in results["runs"] if group_of(run["label"]) == group and run.get("expert")), None)

@@ -40,9 +40,10 @@ from typing import Any
 from tacit.algorithms import find as algorithm
 from tacit.algorithms import make_config
 from tacit.errors import UserError, did_you_mean
-from tacit.reproduce.catalogue import EXPERIMENTS, NUMBERED
+from tacit.reproduce.catalogue import EXPERIMENTS
 from tacit.reproduce.experiment import Axis, Experiment, Group, Measured, Row
 from tacit.reproduce.figures import FIGURES
+from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.tables import TABLES
 from tacit.sweep.file import check_keys, read_toml, seeds_of
 
@@ -55,7 +56,10 @@ OWN_FIGURES = tuple(name for name in FIGURES if name != "experts")
 
 
 def find(word: str) -> tuple[str, Experiment | Measured]:
-    """(name, experiment) of a name, a number of the paper ("figure-2"), or a .toml or .py file; UserError otherwise."""
+    """Find an experiment by its name, by a number of the paper ("figure-2"), or in a .toml or .py file.
+
+    Returns (name, experiment); UserError if there is none.
+    """
     word = NUMBERED.get(word, word)
     if word in EXPERIMENTS:
         return word, EXPERIMENTS[word]

@@ -290,7 +290,7 @@ def floor_of(group: str) -> float:
 
 
 def over_true(results: Results, group: str, runs: Sequence[Record]) -> list[float]:
-    """(1) of each run; empty without a finished agent that knows the true cost."""
+    """Return of each run over that of the agent that knows the true cost, (1). Empty if no such agent is finished."""
     told = [agent_of(run, "stochastic")["return"] for run in runs_of(results, group, TRUE)]
     if not told:
         return []

@@ -66,7 +66,7 @@ NOTE = (
     "Numbers are means ± standard errors over {} seeds (fewer where n says so). They are computed from the policies, "
     "except those that are called sampled (100 episodes). A row without a number is left out. Every learner tries "
     "something different, so AUROC on everything tried does not compare methods. A higher return than the expert's is "
-    "no merit: the way through the wall is shorter."
+    "no merit: the way through the wall is shorter. Controls that learn nothing are in `controls.md`."
 )
 
 

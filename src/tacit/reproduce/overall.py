@@ -1,4 +1,4 @@
-"""Statistics over all groups of a comparison: interquartile means, probabilities of improvement, performance profiles.
+"""Statistics over all groups of a comparison: means, interquartile means, chances of improvement, performance profiles.
 
 Groups are tasks (robots, stochasticities); only seeds that a row has in all of them count. Intervals come from
 resampling the seeds within each group: a single seed has no spread, and gets no interval.
@@ -14,7 +14,13 @@ import numpy as np
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.records import demonstrated, groups_in, number, rows_in, runs_of
 from tacit.reproduce.results import Number, Record, Results
-from tacit.stats import Interval, bootstrap_interval, performance_profile_interval, probability_of_improvement_interval
+from tacit.stats import (
+    Interval,
+    bootstrap_interval,
+    iqm,
+    performance_profile_interval,
+    probability_of_improvement_interval,
+)
 
 RESAMPLES = 50_000
 
@@ -59,7 +65,7 @@ def table(
 
 
 def values_of(results: Results, groups: Sequence[str], row: str, score: Score) -> np.ndarray | None:
-    """(seeds, groups): scores of the seeds that every group has; None if there are none."""
+    """Scores (seeds, groups) of the seeds that every group has; None if there are none."""
     columns = []
     for group in groups:
         scores = {run["seed"]: score.of(run) for run in runs_of(results, group, row)}
@@ -71,15 +77,17 @@ def values_of(results: Results, groups: Sequence[str], row: str, score: Score) -
 def _means(groups: Sequence[str], values: Mapping[str, np.ndarray | None], score: Score, ours: str) -> str:
     word = "lower" if score.less_is_better else "higher"
     lines = [f"**all of {'; '.join(groups)}: {score.title}**", ""]
-    lines += header(["", "seeds x groups", "IQM [95 %]", f"P({ours} {word}), ties half [95 %]"])
+    lines += header(["", "seeds x groups", "mean [95 %]", "IQM [95 %]", f"P({ours} {word}), ties half [95 %]"])
     sign = -1.0 if score.less_is_better else 1.0
     against = values.get(ours)
     for row, scores in values.items():
         if scores is None:
-            lines.append(f"| {row} | - | - | - |")
+            lines.append(f"| {row} | - | - | - | - |")
             continue
         cells = [row, f"{scores.shape[0]} x {scores.shape[1]}"]
-        cells += _ranges(bootstrap_interval(scores, rng=_rng(), resamples=RESAMPLES), len(scores), score.digits)
+        for statistic in (np.mean, iqm):
+            middle = bootstrap_interval(scores, statistic, rng=_rng(), resamples=RESAMPLES)
+            cells += _ranges(middle, len(scores), score.digits)
         if row == ours or against is None:
             cells.append("-")
         else:

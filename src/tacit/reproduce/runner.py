@@ -63,8 +63,9 @@ def plan(
     kept: Kept | None = None,
     words: Sequence[str] = (),
 ) -> tuple[list[Task], list[Task]]:
-    """(runs of the first stage, runs of the experiment). `making` writes the files that are made from the first stage.
+    """Plan the runs: (those of the first stage, those of the experiment).
 
+    `making` writes the files that are made from the first stage.
     A run whose files are missing or unusable becomes a task that `can_run` refuses, with the reason. The first stage is
     left out for seeds whose runs are all finished, `kept` or not named by the `words`. If the experiment says what its
     runs need (`Staged.needed_by`), or the words also name runs of the first stage (the same robot, the same noise),
@@ -286,7 +287,7 @@ class Runner:
 
 
 def gather(experiment: Experiment, tasks: Iterable[Task], taken: Taken | None = None) -> Results:
-    """{"runs": one record for every finished run, "missing": the other runs with the reason}.
+    """Gather the results: {"runs": a record per finished run, "missing": the other runs with the reason}.
 
     `taken` are earlier records, for runs that are not here.
     """
@@ -319,7 +320,7 @@ def report_missing(missing: Sequence[Missing]) -> None:
 
 
 def draw(experiment: Experiment | Measured, results: Any) -> tuple[str, bytes]:
-    """(table, figure)."""
+    """Draw results: (table as Markdown, figure as PNG)."""
     if isinstance(experiment, Measured):
         return experiment.table(results), experiment.figure(results)
     table = TABLES[experiment.table] if isinstance(experiment.table, str) else experiment.table
@@ -332,7 +333,7 @@ def draw(experiment: Experiment | Measured, results: Any) -> tuple[str, bytes]:
 
 
 def redraw(experiment: Experiment | Measured, results: Any, where: str) -> tuple[str, bytes]:
-    """(table, figure) from saved results; UserError if this version cannot draw them."""
+    """Draw saved results: (table, figure). UserError if this version cannot draw them."""
     if not isinstance(results, dict) or results.get("schema", READABLE[0]) not in READABLE:
         raise UserError(f"{where} was written by another version of Tacit; measure again, or use that version")
     try:

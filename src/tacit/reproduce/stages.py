@@ -66,7 +66,7 @@ def noise_groups() -> dict[str, Group]:
 
 @dataclass(frozen=True)
 class Noise(Staged):
-    """Experts are trained with the noise, then methods learn from them. The first row is the experts'."""
+    """Experts are trained with the noise, then methods learn from them. The first row shows the experts."""
 
     def groups_of(self, quick: bool) -> list[str]:
         """The groups, the largest noise first: it shows soonest whether an expert finds legal episodes at all."""

@@ -46,6 +46,7 @@ from tacit.reproduce.records import (
     wanted,
 )
 from tacit.reproduce.results import AGENTS, Agent, Number, Results
+from tacit.stats import mean_difference_interval
 
 # ---------------------------------------------------------------------------------------------------------------------
 # comparison
@@ -68,12 +69,13 @@ NOTE = (
     "Numbers are means ± standard errors over seeds. Each seed's last policy is measured on its own episodes. "
     "*Terminated return* stops at the first violation, as the paper's reward does. *Over demonstrations* divides it by "
     "the terminated return of the demonstrations. *Feasible return* is the terminated return, with 0 for an episode "
-    "that begins in violation. The bound on violating episodes pools the episodes of all seeds. Everything tried is "
+    "that begins in violation. The bound on violating episodes resamples seeds, then episodes. Everything tried is "
     "about as many steps of the nominal agent as of all later phases. Every learner tries something different, so "
     "AUROC on everything tried does not compare methods; AUROC on nominal states and on perturbed demonstrations does. "
     "The open band lies between the outermost demonstration and the wall: nothing can be known there. All columns are "
     "about the cost that drives the policy, except the boundaries of mce, which come from its map. Held-out "
-    "demonstrations are those that a run did not learn from (-: it learned from all of them)."
+    "demonstrations are those that a run did not learn from (-: it learned from all of them). Controls that learn "
+    "nothing are in `controls.md`: the box around the demonstrations has a boundary error of 0 by construction."
 )
 ERROR = number("threshold", "error")
 WITHOUT_COST = ("ppo, cloned",)
@@ -195,7 +197,8 @@ def _note_on_seeds(results: Results) -> str:
         "over the seeds that have such a boundary. Everything tried is about as many steps of the nominal agent as of "
         "all later phases. *Feasible return* is the terminated return, with 0 for an episode that begins in violation. "
         "The open band lies between the outermost demonstration and the wall: nothing can be known there. The last "
-        "column counts learning alone, without start-up, map and evaluation."
+        "column counts learning alone, without start-up, map and evaluation. Controls that learn nothing are in "
+        "`controls.md`: the box around the demonstrations has a boundary error of 0 by construction."
     )
 
 
@@ -242,9 +245,13 @@ def _map_cells(runs: Runs) -> list[str]:
 EXPERT = "expert"
 
 
+def _values(runs: Runs, agent: Agent, metric: str) -> np.ndarray:
+    return np.array([agent_of(run, agent)[metric] for run in runs if metric in agent_of(run, agent)])
+
+
 def mean_of_agent(runs: Runs, agent: Agent, metric: str) -> float:
-    values = [agent_of(run, agent)[metric] for run in runs if metric in agent_of(run, agent)]
-    return float(np.mean(values)) if values else float("nan")
+    values = _values(runs, agent, metric)
+    return float(values.mean()) if len(values) else float("nan")
 
 
 def _share(metric: str, digits: int = 1) -> Cell:
@@ -257,9 +264,12 @@ def _share(metric: str, digits: int = 1) -> Cell:
 
 def _driving_columns(experts: Runs) -> tuple[Column, ...]:
     def excess(runs: Runs, agent: Agent) -> str:
-        own, theirs = (mean_of_agent(part, agent, "violation_rate_step") for part in (runs, experts))
-        beside_itself = runs[0]["label"].endswith(f": {EXPERT}")
-        return "-" if np.isnan(own - theirs) or beside_itself else f"{100 * (own - theirs):+.2f}"
+        own, theirs = (100 * _values(part, agent, "violation_rate_step") for part in (runs, experts))
+        if runs[0]["label"].endswith(f": {EXPERT}") or not len(own) or not len(theirs):
+            return "-"
+        gap = mean_difference_interval(own, theirs, rng=np.random.default_rng(0))
+        few = min(len(own), len(theirs)) < 2
+        return f"{gap.value:+.2f}" + ("" if few else f" [{gap.low:+.2f}, {gap.high:+.2f}]")
 
     def every_seed(runs: Runs, agent: Agent) -> str:
         agents = [agent_of(run, agent) for run in runs]
@@ -271,7 +281,7 @@ def _driving_columns(experts: Runs) -> tuple[Column, ...]:
         RETURN,
         *(Column(end.removesuffix("_rate").replace("_", "-"), _share(end)) for end in ENDS),
         Column("violating steps", _share("violation_rate_step", 2)),
-        Column("over the expert's, points", excess),
+        Column("over the expert's, points [95 %]", excess),
         Column("legal starts only", _share("violation_rate_legal_start", 2)),
         Column("violating episodes", _share("violation_rate_episode")),
         Column("violating starts", _share("initial_violation_rate")),
@@ -312,7 +322,7 @@ def driving(experiment: Experiment, results: Results) -> str:
     parts.append(
         f"Numbers are means over seeds (return ± standard error), rates in percent. Each seed's last policy is "
         f"measured on {episodes} episodes. Violating starts break the rule before anybody has acted; the other rates "
-        "do not count them."
+        "do not count them. Intervals resample the seeds."
     )
     return "\n\n".join(parts) + "\n"
 

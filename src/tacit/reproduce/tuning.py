@@ -76,7 +76,7 @@ class Tuning:
         return tuple(name for name in self.changed if name.endswith(("1", "2")))
 
     def score(self, run: Record) -> float:
-        """Equation (1) for one run."""
+        """How good a run is by what a user can see: equation (1)."""
         return max(0.0, 1.0 - abs(self.earned(run) / run["typical"] - 1.0))
 
     def chosen(self, results: Results, algo: str, by: Number | None = None) -> str | None:
