@@ -212,9 +212,9 @@ def _progress_line(state: Any, metrics: Metrics) -> str:
 def _warn_of(demos: Demonstrations) -> None:
     """Warn about demonstrations that fit the environment but are few, or were made with another simulator version."""
     if len(demos) < FEW_DEMONSTRATIONS:
+        count = "is only 1 demonstration" if len(demos) == 1 else f"are only {len(demos)} demonstrations"
         warnings.warn(
-            f"there {'is' if len(demos) == 1 else 'are'} only {len(demos)} demonstration{'s' * (len(demos) > 1)}: what is "
-            "missing from them by chance looks forbidden. "
+            f"there {count}: what is missing from them by chance looks forbidden. "
             f"Use at least {FEW_DEMONSTRATIONS} (the paper uses 10 to 50)",
             stacklevel=1,
         )
