@@ -135,7 +135,7 @@ def test_page_says_what_was_found(run: Run, report: Path) -> None:
         "What the expert does",
         "The recovered cost at β = 0.01",
         "What the learned agent does",
-        "What cannot be known",
+        "Which amounts cannot be known",
         "Distance from the optimum",
         "Value of the dual",
         "backward error",
@@ -347,7 +347,7 @@ def test_infeasible_is_explained(copy: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"status": "stationary", "objective": "likelihood", "gap": float("nan")}, "certified stationary point"),
+        ({"status": "stationary", "objective": "likelihood", "gap": float("nan")}, "solved exactly"),
         ({"status": "iteration limit", "kkt": 0.3}, "not converged"),
         ({"status": "optimal", "kkt": 1e-3}, "approximate"),
     ],

@@ -69,6 +69,12 @@ class Clause:
         return tuple(dict.fromkeys(name for names in named for name in names))
 
     @property
+    def beyond_all(self) -> bool:
+        """Whether the clause is one bound that no demonstration passes."""
+        alone = self.conditions[0] if len(self.conditions) == 1 else None
+        return isinstance(alone, Bound) and alone.demonstrated is not None and not alone.holds(alone.demonstrated)
+
+    @property
     def length(self) -> int:
         """One for each bound; see `Region.length`."""
         return sum(1 if isinstance(one, Bound) else one.length for one in self.conditions)
