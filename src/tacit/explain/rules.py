@@ -69,10 +69,12 @@ class Clause:
         return tuple(dict.fromkeys(name for names in named for name in names))
 
     @property
-    def beyond_all(self) -> bool:
-        """Whether the clause is one bound that no demonstration passes."""
+    def thin(self) -> bool:
+        """Whether the clause is one bound, and agents went beyond it by less than three digits show."""
         alone = self.conditions[0] if len(self.conditions) == 1 else None
-        return isinstance(alone, Bound) and alone.demonstrated is not None and not alone.holds(alone.demonstrated)
+        if not isinstance(alone, Bound) or alone.demonstrated is None or alone.certain is None:
+            return False
+        return alone.open_band is None and not alone.holds(alone.demonstrated)
 
     @property
     def length(self) -> int:

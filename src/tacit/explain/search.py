@@ -104,15 +104,14 @@ def _pruned(clauses: list[Clause], choosing: Data, columns: Columns) -> list[Cla
 def _in_order(clauses: list[Clause], rejected: Array, columns: Columns) -> list[Clause]:
     """The clauses with the share of the rejected states that each is the first to cover.
 
-    The largest comes first, but a bound beyond everything demonstrated comes last: demonstrators who never go there may
-    lack the habit or the skill. Where they go, but not into the region of a clause, they avoid it: better evidence.
+    The largest comes first. Thin ones come last: a hair's breadth beyond the demonstrations says little about a rule.
     """
     left = np.ones(len(rejected), dtype=bool)
     ordered: list[Clause] = []
     waiting = list(clauses)
     while waiting:
         covers = [clause.holds(rejected, columns) & left for clause in waiting]
-        first = max(range(len(waiting)), key=lambda i: (not waiting[i].beyond_all, covers[i].sum()))
+        first = max(range(len(waiting)), key=lambda i: (not waiting[i].thin, covers[i].sum()))
         ordered.append(replace(waiting.pop(first), share=float(covers[first].mean())))
         left &= ~covers[first]
     return ordered

@@ -16,7 +16,7 @@ NO_GUARANTEE = (
     "chooses one that has."
 )
 
-NEVER_THERE = "No demonstration goes there, wherever it is. It may be out of their reach, or against their habit."
+THIN = "Demonstrations come within a hair's breadth of it. This may be a habit of the demonstrators, not a rule."
 
 
 def rule_sentence(rule: Rule) -> str:
@@ -94,16 +94,16 @@ def _coverage_lines(explanation: Explanation) -> list[str]:
 def _clause_lines(explanation: FeatureExplanation) -> list[str]:
     lines = []
     clauses = [Clause.from_json(entry) for entry in explanation["clauses"]]
-    mixed = any(not clause.beyond_all for clause in clauses)
     for number, clause in enumerate(clauses):
         word = "Forbidden" if number == 0 else "Forbidden, too"
         share = "This is" if number == 0 else "This adds"
         lines += [f"{word}: {clause}", f"    {share} {percent(clause.share)} of what the cost rejects."]
         for condition in clause.conditions:
-            described = _bound_lines(condition) if isinstance(condition, Bound) else _region_lines(condition)
+            alone = len(clause.conditions) == 1
+            described = _bound_lines(condition, alone) if isinstance(condition, Bound) else _region_lines(condition)
             lines += [f"    {text}" for text in described]
-        if mixed and clause.beyond_all:
-            lines.append(f"    {NEVER_THERE}")
+        if clause.thin:
+            lines.append(f"    {THIN}")
     if explanation["also"]:
         also = ", ".join(explanation["also"])
         lines.append(f"The cost also marks {also}, but almost only where the rule holds anyway.")
@@ -113,10 +113,20 @@ def _clause_lines(explanation: FeatureExplanation) -> list[str]:
     return lines
 
 
-def _bound_lines(bound: Bound) -> list[str]:
+def _bound_lines(bound: Bound, alone: bool) -> list[str]:
+    """How far the demonstrations go, and what that leaves open; `alone` if nothing else is in the clause."""
     lines = []
+    reach = "go down to" if bound.below else "reach"
+    if not alone:  # states are compared that meet the clause's other conditions
+        if bound.demonstrated is None:
+            return []
+        text = f"{bound.feature}: where the rest holds, the demonstrations {reach} "
+        text += beside(bound.demonstrated, bound.value)
+        if (band := bound.open_band) is not None:
+            low, high = (beside(end, bound.value) for end in band)
+            text += f", so the limit could be anywhere between {low} and {high}"
+        return [f"{text}."]
     if bound.demonstrated is not None:
-        reach = "go down to" if bound.below else "reach"
         inside = bound.certain is not None and bound.holds(bound.demonstrated)
         beyond = ", so the rule forbids some of what they do" if inside else ""
         lines.append(f"{bound.feature}: the demonstrations {reach} {beside(bound.demonstrated, bound.value)}{beyond}.")

@@ -88,9 +88,7 @@ def _legend(data: RunData) -> str:
     if joint:
         names = " and ".join(joint[0].features)
         words.append(f"The rule joins {names}, so a picture of one of them alone shows little: see the one above.")
-    words.append(
-        "Below: where demonstrations, learner and an agent that follows the reward alone spend their time."
-    )
+    words.append("Below: where demonstrations, learner and an agent that follows the reward alone spend their time.")
     return esc(" ".join(words))
 
 
