@@ -170,25 +170,20 @@ def percent(share: float) -> str:
     if math.isnan(share):
         return "unknown"
     value = 100 * abs(share)
-    if 0 < value < 0.001:
-        text = "under 0.001"
-    else:
-        text = decimal(value, 3)
-        if text == "100" and value != 100:
-            text = "over 99.9" if value < 100 else decimal(value, 4)
-        text = text.rstrip("0").rstrip(".") if "." in text else text
+    text = "under 0.001" if 0 < value < 0.001 else decimal(value, 3)
+    if text == "100" and value < 100:
+        text = "over 99.9"
     return f"{'-' if share < 0 else ''}{text} %"
 
 
 def decimal(value: float, digits: int = 4) -> str:
-    """A number with `digits` significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
+    """A number with so many significant digits, without a power of ten and without zeros at the end."""
     if value == 0:
         return "0"
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:.0f}"
-    # Rounding may add a digit in front: 9.9996 has one before the point, and 10.00 two.
-    value = float(f"{value:.{digits}g}")
-    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def figures(value: float, unit: str = "") -> str:

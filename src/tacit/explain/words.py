@@ -170,7 +170,8 @@ def _truth_lines(explanation: Explanation) -> list[str]:
     ]
     certain = truth["certain"]
     defined = certain["precision"] == certain["precision"]
-    if explanation["kind"] == "features" and defined and truth["precision"] < 0.995:
+    open_too = (certain["precision"], certain["recall"]) != (truth["precision"], truth["recall"])
+    if explanation["kind"] == "features" and defined and open_too and truth["precision"] < 0.995:
         lines.append(
             f"    Without the states that the data leave open: precision {percent(certain['precision'])}, "
             f"recall {percent(certain['recall'])}."
