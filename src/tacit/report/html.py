@@ -82,7 +82,7 @@ def glossary(metrics: Iterable[Metric]) -> str:
 def number(value: float, unit: str = "") -> str:
     """`tacit.metrics.figures` as HTML, with a real minus sign and powers of ten written out."""
     plain = figures(value, unit)
-    if "e" in plain.removesuffix("unknown"):
+    if not unit and "e" in plain:
         mantissa, exponent = f"{value:.1e}".split("e")
         power = str(int(exponent)).replace("-", "−")
         return f'<span class="num">{decimal(float(mantissa), 2)} × 10<sup>{power}</sup></span>'.replace("-", "−")
