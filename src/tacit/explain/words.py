@@ -23,7 +23,7 @@ def rule_sentence(rule: Rule) -> str:
     """One sentence: a rule over features, and what the data leave open beyond bounds that stand alone."""
     several = len({name for clause in rule.clauses for name in clause.features}) > 1
     bands = [
-        f"{short(band[0])} and {short(band[1])}" + (f" of {bound.feature}" if several else "")
+        " and ".join(beside(end, bound.value) for end in band) + (f" of {bound.feature}" if several else "")
         for bound in rule.bounds
         if (band := bound.open_band) is not None and bound.certain is not None
     ]
@@ -138,7 +138,7 @@ def _bound_lines(bound: Bound, alone: bool) -> list[str]:
             "cannot tell."
         )
         if bound.certain is not None:
-            beyond = f"{'Below' if bound.below else 'Above'} {short(bound.certain)}"
+            beyond = f"{'Below' if bound.below else 'Above'} {beside(bound.certain, bound.value)}"
             lines.append(f"{beyond}, every boundary consistent with the data forbids the state.")
     if bound.low is not None and bound.high is not None:
         lines.append(f"Resampled demonstrations put the boundary between {short(bound.low)} and {short(bound.high)}.")
@@ -147,15 +147,16 @@ def _bound_lines(bound: Bound, alone: bool) -> list[str]:
 
 def _region_lines(region: Region) -> list[str]:
     """How near the demonstrations come."""
-    below, above = region.demonstrated
+    edges = zip(region.demonstrated, (region.low, region.high), strict=True)
+    below, above = (None if value is None else beside(value, *([] if end is None else [end])) for value, end in edges)
     if isinstance(region, Distance):
         if region.ratio != 1.0:
             return []
         place = f"({digits(region.centre[0])}, {digits(region.centre[1])})"
-        ends = [f"{short(end)}" for end in (below, above) if end is not None]
+        ends = [end for end in (below, above) if end is not None]
         return [f"The demonstrated states nearest to its edge are {' and '.join(ends)} from {place}."] if ends else []
-    reach = [] if below is None else [f"up to {short(below)}"]
-    reach += [] if above is None else [f"down to {short(above)}"]
+    reach = [] if below is None else [f"up to {below}"]
+    reach += [] if above is None else [f"down to {above}"]
     return [f"{region.quantity}: the demonstrations go {' and '.join(reach)}."] if reach else []
 
 
