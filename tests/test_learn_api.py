@@ -81,7 +81,7 @@ def test_help_says_where_demonstrations_come_from_and_shows_deep_examples(capsys
 
     assert main(["learn", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "robots and highway use the demonstrations that come with Tacit" in text
+    assert "Tacit's environments use the demonstrations that come with Tacit" in text
     assert "tacit learn mce tacit/HalfCheetah-v0" in text
 
 
