@@ -3,8 +3,8 @@
   tacit learn ALGORITHM ENV [--demos FILE] [--preset NAME] [options of the algorithm]
 
 Without --demos, Tacit's environments use the demonstrations that come with Tacit. If there are none for the options
-that you give, the built-in expert makes them, with the same seed. Your own environments need --demos. The results are in
-a folder under --out that is named after the settings. The same command again skips a finished run and resumes an
+that you give, the built-in expert makes them, with the same seed. Your own environments need --demos. The results are
+in a folder under --out that is named after the settings. The same command again skips a finished run and resumes an
 interrupted one.
 
 Examples:
