@@ -59,6 +59,9 @@ def test_preset_is_that_of_the_command_line():
 def test_mistakes_are_said_at_once(tmp_path):
     with pytest.raises(tacit.UserError, match="total_steps"):
         tacit.learn(PENDULUM, out=tmp_path / "r", totl_steps=5)
+    for seed in (-1, "x", 0.5):
+        with pytest.raises(tacit.UserError, match="the seed must be a whole number of at least 0"):
+            tacit.learn(PENDULUM, seed=seed, out=tmp_path / "r")
     with pytest.raises(tacit.UserError, match="does not learn"):
         tacit.learn(PENDULUM, method="expert", out=tmp_path / "r")
     data = demonstrations.load(demonstrations.shipped(PENDULUM))
@@ -78,7 +81,7 @@ def test_help_says_where_demonstrations_come_from_and_shows_deep_examples(capsys
 
     assert main(["learn", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "robots and highway use the demonstrations that come with Tacit" in text
+    assert "Tacit's environments use the demonstrations that come with Tacit" in text
     assert "tacit learn mce tacit/HalfCheetah-v0" in text
 
 
@@ -159,6 +162,13 @@ def test_pictures_films_and_representations(learned, tmp_path):
     assert learned._repr_html_().startswith("<table>")
 
 
+def test_a_film_of_what_cannot_be_drawn_trains_nothing(learned, tmp_path, monkeypatch):
+    monkeypatch.setattr(tacit.Learned, "unconstrained", lambda self: pytest.fail("trained an agent for nothing"))
+    monkeypatch.setattr(Line, "render", gym.Env.render)  # what an environment has that defines none
+    with pytest.raises(tacit.UserError, match="draws no pictures"):
+        learned.video(tmp_path / "film.gif")
+
+
 def test_saved_and_loaded(learned, tmp_path):
     again = tacit.Learned.load(learned.save(tmp_path / "kept"))
     states = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
@@ -172,6 +182,13 @@ def test_calibrates_on_demonstrations_that_it_has_not_seen(learned):
     fresh = tacit.demos.from_arrays(walks(30)).subset(np.arange(6, 30))
     calibration = learned.calibrate(fresh, delta=0.2)["cost"]
     assert learned.cost.threshold == calibration.threshold
+
+
+def test_a_vector_environment_and_a_number_of_steps_like_1e4(tmp_path):
+    brief = {"method": "bc", "steps": 2e1, "eval_episodes": 2}
+    learned = tacit.learn(gym.vector.SyncVectorEnv([Line] * 2), walks(), out=tmp_path, **brief)
+    assert learned.run.config["config"]["steps"] == 20
+    assert learned.evaluate(2)["return"]["n"] == 2
 
 
 def test_environments_by_their_id():

@@ -86,7 +86,7 @@ def constraint() -> None:
     for trajectory in data:
         points = trajectory.observations + rng.uniform(-0.2, 0.2, size=trajectory.observations.shape)
         panels[1].plot(points[:, 1], points[:, 0], color=ORANGE, lw=1, alpha=0.8)
-    panels[1].text(4, 7.6, "nobody takes it: why?", ha="center", fontsize=8, color=GREY)
+    panels[1].text(4, 7.6, "nobody goes straight: why?", ha="center", fontsize=8, color=GREY)
     weights = learned(spec).weights
     shade(panels[2], spec.cells, weights / weights.max(), RED)
     outline(panels[2], wall)
@@ -121,7 +121,7 @@ def causal_entropy() -> None:
     bars.set(xlim=(0, 100), yticks=[1, 0], yticklabels=["entropy of\ntrajectories", "causal\nentropy"])
     bars.set_title("How often the dice are rolled", fontsize=10, loc="left")
     for place, share in zip((1, 0), rolls, strict=True):
-        bars.text(share - 3, place, f"{share:.0f} %", va="center", ha="right", color="white", weight="bold")
+        bars.text(share + 2, place, f"{share:.0f} %", va="center", ha="left", weight="bold")
     bars.set_xlabel("% of choices", fontsize=8)
     bars.tick_params(labelsize=8)
     for side in ("top", "right"):
@@ -158,7 +158,7 @@ def cannot_know() -> None:
     shade(grid_axes, spec.cells, solution.weights / solution.weights.max(), RED)
     hatch(grid_axes, spec.cells[unknown & (solution.weights < 0.01)], "///", GREY)
     outline(grid_axes, spec.cells[spec.constrained])
-    grid_axes.set_xlabel("red: learned cost; hatched: unknown;\nline: the hidden rule", fontsize=8)
+    grid_axes.set_xlabel("orange: learned cost; hatched: unknown;\nline: the hidden rule", fontsize=8)
     missed = int((spec.constrained & (solution.weights < 0.01)).sum())
     print(f"what cannot be known: {missed} of {int(spec.constrained.sum())} hidden cells of far-wall have no cost")
     save(figure, "cannot-know")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.algorithms import find, make_config
 from tacit.cost.card import complete_cards
+from tacit.envs.batched import whole_number
 from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
 from tacit.envs.registry import shared
 from tacit.errors import RunFailed, UserError
@@ -132,6 +133,7 @@ def resolve(
     only a warning. `trim` says which of the demonstrations that were given are left out, see `tacit.demos.trim`.
     """
     algorithm = find(algo)
+    seed = whole_number("the seed", seed, least=0)
     config = algorithm.config(env, preset, settings)
     given = dict(env_kwargs or {})
     if algorithm.learns and (algorithm.needs_demos or demos is not None or _demonstrated(env)):
@@ -291,7 +293,7 @@ def make_demonstrations(
     from tacit.demos import expert_demonstrations, scripted_demonstrations
 
     if not has_expert(env):
-        raise UserError(f"there is no built-in expert for {env}: give demonstrations with --demos FILE")
+        raise UserError(f"there is no built-in expert for {env}: give demonstrations (`demos`, or --demos FILE)")
     spec = exact_model(env, env_kwargs)
     if spec is not None:
         return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"), **expert)

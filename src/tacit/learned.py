@@ -39,7 +39,7 @@ from tacit.explain.rules import Clause
 from tacit.forward.soft_policy_iteration import plan
 from tacit.launch import execute, start_run
 from tacit.plots.axes import plot_cost
-from tacit.plots.video import Actor, checked, record_beside
+from tacit.plots.video import Actor, check_drawing, checked, record_beside
 from tacit.policy import Policy, TablePolicy
 from tacit.presets import settings
 from tacit.run import Run, disk, log, storage
@@ -304,6 +304,7 @@ class Learned:
         """
         target = checked(file)
         config = self.run.config
+        check_drawing(config["env"], config["env_kwargs"])
         other = beside.policy if isinstance(beside, Learned) else beside or self.unconstrained()
         agents = {"reward alone": other, "learned": self.policy}
         record_beside(config["env"], config["env_kwargs"], agents, target, seed=seed)

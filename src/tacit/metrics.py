@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 
@@ -158,3 +159,41 @@ ALIASES = {"violation_rate": "violation_rate_step", "expected_return": "return",
 def lookup(key: str) -> Metric:
     """The metric stored under `key`, which may be an alias; an unknown key has itself as label and no definition."""
     return METRICS.get(ALIASES.get(key, key)) or Metric(key.replace("_", " "), "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Numbers as people read them: terminal, report and explanations round in this one way, so they never seem to disagree
+
+
+def percent(share: float) -> str:
+    """A share with three digits: '24.8 %', '8 %'. Only a whole share is '100 %', and only an empty one is '0 %'."""
+    if math.isnan(share):
+        return "unknown"
+    value = 100 * abs(share)
+    text = "under 0.001" if 0 < value < 0.001 else decimal(value, 3)
+    if text == "100" and value < 100:
+        text = "over 99.9"
+    return f"{'-' if share < 0 else ''}{text} %"
+
+
+def decimal(value: float, digits: int = 4) -> str:
+    """A number with so many significant digits, without a power of ten and without zeros at the end."""
+    if value == 0:
+        return "0"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def figures(value: float, unit: str = "") -> str:
+    """A number with its unit: a "share" in percent, a "score" with three decimals, anything else with four digits."""
+    if unit == "share":
+        return percent(value)
+    if math.isnan(value):
+        return "unknown"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if unit == "score":
+        return f"{value:.3f}"
+    return decimal(value) if value == 0 or 1e-3 <= abs(value) < 1e6 else f"{value:.2g}"

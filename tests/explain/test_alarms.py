@@ -43,7 +43,7 @@ def test_a_good_run_raises_none():
         ({"terms": 0.0}, "nothing found", "alarm", "no constraint"),
         ({"few": 3}, "few demonstrations", "alarm", "3"),
         ({"seekers": 1.5}, "beginners", "alarm", "1.5"),
-        ({"learner_above": 0.2}, "not converged", "alarm", "20.0%"),
+        ({"learner_above": 0.2}, "not converged", "alarm", "20 %"),
         ({"earned": 2.0}, "earns less", "alarm", "2"),
         ({"earned": 5.0}, "earns more", "note", "5"),
     ],

@@ -251,6 +251,11 @@ def test_the_report_shows_the_rule(deep_run, cli):
     assert "The rule" in text
     assert "not known between" in text
     assert "75 %" in text
+    # Each fact is a sentence of its own: what belongs to a line is a list below it.
+    source = (deep_run.path / "report.html").read_text()
+    assert re.search(
+        r"<li>Forbidden: [^<]*(?:<[^>]+>[^<]*)*?<ul><li>This is [^<]* of what the cost rejects\.</li>", source
+    )
     assert any(name.startswith("run0-rule") for name in page.ids)
 
 

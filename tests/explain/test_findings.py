@@ -43,7 +43,7 @@ def test_words() -> None:
     (sentence,) = findings.behaviour(summary["table"])
     assert sentence == (
         "The learned policy earns **101** per episode (95 % interval 96 to 106), the demonstrations 100. It breaks the "
-        "true constraint in **2 %** of its episodes (95 % interval 0 to 6 %), the demonstrations in none; without "
+        "true constraint in **2 %** of its episodes (95 % interval 0 % to 6 %), the demonstrations in none; without "
         "exploration noise in none."
     )
     assert findings.time_words(summary) == (

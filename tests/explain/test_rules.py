@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.explain import rules
+from tacit.cost.bounds import beside
+from tacit.explain import rules, words
 from tacit.explain.cells import Rectangle, cell_list, cover
 from tacit.explain.rules import Bound, Clause, Rule, Sample
 from tacit.explain.search import fit
@@ -51,6 +52,36 @@ def test_two_bounds_and_an_order():
     assert [(b.feature, b.relation) for c in rule.clauses for b in c.bounds] == [("b", ">"), ("c", "<")]
     assert rule.clauses[0].share > rule.clauses[1].share > 0.1
     assert sum(clause.share for clause in rule.clauses) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_hairs_breadth_comes_last():
+    """A car at exactly its top speed, which demonstrators miss by a thousandth, and a zone that they avoid."""
+    rng = np.random.default_rng(5)
+    expert, nominal = rng.uniform(0, 1.999, (4000, 3)), rng.uniform(0, 2, (4000, 3))
+    nominal[:2000, 1] = 2.0
+    zone = lambda rows: (rows[:, 0] > 0.5) & (rows[:, 0] < 1.0) & (rows[:, 2] > 1.0)  # noqa: E731
+    data = sample(expert[~zone(expert)], nominal)
+    rule = fit((data.tried[:, 1] > 1.9995) | zone(data.tried), data, COLUMNS)
+    first, *_, last = rule.clauses
+    assert set(first.features) == {"a", "c"}
+    assert not first.thin
+    assert last.features == ("b",)
+    assert last.thin
+    assert last.share > first.share
+    clauses = {"clauses": rule.to_json(), "also": [], "instead": []}
+    lines = words._clause_lines(clauses)
+    assert f"    {words.THIN}" == lines[-1]
+    reached = float(lines[-2].rsplit(" ", 1)[1].rstrip("."))
+    assert reached < last.bounds[0].value  # and not '2', which the rule would forbid
+    assert [line for line in lines if line.startswith("    a: where the rest holds, the demonstrations ")]
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "text"),
+    [(1.99787, 1.998, "1.9979"), (1.234, 2.0, "1.23"), (0.5, 0.5, "0.5"), (-2.0004, -2, "-2.0004")],
+)
+def test_numbers_stay_on_their_side(value, other, text):
+    assert beside(value, other) == text
 
 
 def test_a_corner_needs_a_conjunction():

@@ -144,6 +144,13 @@ def test_a_drag_past_a_corner_does_not_enter_the_hidden_cell(page: Browser) -> N
     assert [2, 4] in walk["cells"]
 
 
+def test_arrow_keys_walk_before_anything_is_chosen(page: Browser) -> None:
+    page.ask("document.activeElement.blur()")
+    page.press("ArrowUp")
+    page.press("ArrowRight")
+    assert page.ask("document.querySelector('#world .here').ariaLabel").startswith("row 5, column 3")
+
+
 def test_undo_takes_back_a_step_of_a_walk(page: Browser) -> None:
     page.ask(f"document.querySelector('{cell('world', 6, 2)}').focus()")
     page.press("ArrowUp")

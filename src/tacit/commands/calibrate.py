@@ -23,6 +23,7 @@ from tacit.commands import RunPath, open_run, print_json, require_finished
 from tacit.cost.calibration import calibrate_run
 from tacit.demos import load
 from tacit.explain import refresh_explanation
+from tacit.metrics import percent
 from tacit.run.summary import CalibrationEntry
 
 DemoFile = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
@@ -63,16 +64,15 @@ def lines(name: str, entry: CalibrationEntry) -> list[str]:
     words = [
         f"{WHICH[name]}: forbidden above {entry['threshold']:.4g}",
         f"  {entry['guarantee']}",
-        f"  With 95 % confidence at least {entry['accepts_at_least']:.1%} of all further demonstrations are accepted.",
+        f"  With 95 % confidence at least {percent(entry['accepts_at_least'])} of other demonstrations are accepted.",
     ]
     caught = []
     if "trajectories" in power:
         whole = power["trajectories"]
-        caught.append(
-            f"{whole['value']:.1%} of the trajectories (95 % interval {whole['low']:.1%} to {whole['high']:.1%})"
-        )
+        ends = f"95 % interval {percent(whole['low'])} to {percent(whole['high'])}"
+        caught.append(f"{percent(whole['value'])} of the trajectories ({ends})")
     if "steps" in power:
-        caught.append(f"{power['steps']:.1%} of the steps")
+        caught.append(f"{percent(power['steps'])} of the steps")
     if caught:
         words.append(f"  Power: of {power['of']}, {' and '.join(caught)} are rejected.")
         if power.get("steps", 1.0) < USELESS:

@@ -30,6 +30,7 @@ from tacit.envs.options import exact_model, resolve_env
 from tacit.errors import RunFailed
 from tacit.launch import execute, make_demonstrations
 from tacit.learned import Learned
+from tacit.metrics import percent
 from tacit.plots.video import Actor
 from tacit.run import Run
 from tacit.run.terminal import raw
@@ -114,7 +115,7 @@ def _keeps(spec: GridworldSpec, rate: float | None) -> str:
     if not rate:
         return "The expert never breaks the constraint in these demonstrations."
     slips = f"A step slips with probability {spec.slip:g}, so even the expert" if spec.slip else "The expert"
-    return f"{slips} breaks the constraint in {rate:.2%} of the demonstrated steps."
+    return f"{slips} breaks the constraint in {percent(rate)} of the demonstrated steps."
 
 
 # ---------------------------------------------------------------------------------------------------------------------

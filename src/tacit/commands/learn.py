@@ -2,9 +2,10 @@
 
   tacit learn ALGORITHM ENV [--demos FILE] [--preset NAME] [options of the algorithm]
 
-Without --demos, robots and highway use the demonstrations that come with Tacit. On the gridworld the built-in expert
-makes them, with the same seed. Any other environment needs --demos. The results are in a folder under --out that is
-named after the settings. The same command again skips a finished run and resumes an interrupted one.
+Without --demos, Tacit's environments use the demonstrations that come with Tacit. If there are none for the options
+that you give, the built-in expert makes them, with the same seed. Your own environments need --demos. The results are
+in a folder under --out that is named after the settings. The same command again skips a finished run and resumes an
+interrupted one.
 
 Examples:
   tacit learn mce tacit/HalfCheetah-v0           deep, from the demonstrations that come with Tacit

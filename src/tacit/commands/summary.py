@@ -9,10 +9,11 @@ from typing import cast
 from rich.console import Console
 
 from tacit.commands import fits, new_table, print_table
+from tacit.cost.bounds import short
 from tacit.envs.options import notice
 from tacit.explain import findings
 from tacit.explain.brief import with_overlap
-from tacit.metrics import AGENTS, DETECTION, ENDS, lookup
+from tacit.metrics import AGENTS, DETECTION, ENDS, figures, lookup, percent
 from tacit.run import Run
 from tacit.run.summary import Detection, Record, Summary
 
@@ -121,7 +122,7 @@ def print_detection(detection: Mapping[str, Detection]) -> None:
     if not judged["on"]:
         return
     kind = "calibrated" if judged["calibrated"] else "not calibrated"
-    title = f"the {name} on different states, threshold {judged['threshold']:.4g} ({kind})"
+    title = f"the {name} on different states, threshold {short(judged['threshold'])} ({kind})"
     keys = [key for key in DETECTION if any(key in row for row in judged["on"].values())]
     table = new_table("", *(lookup(key).label for key in keys), title=title)
     for states, row in judged["on"].items():
@@ -129,8 +130,8 @@ def print_detection(detection: Mapping[str, Detection]) -> None:
     print_table(table)
     if "rejected" in judged:
         share = judged["rejected"]["trajectories"]
-        ends = f"95 %: {100 * share['low']:.1f} to {100 * share['high']:.1f} %"
-        print(f"It rejects {100 * share['value']:.1f} % of {share['n']} held-out demonstrations ({ends}).")
+        ends = f"95 %: {percent(share['low'])} to {percent(share['high'])}"
+        print(f"It rejects {percent(share['value'])} of {share['n']} held-out demonstrations ({ends}).")
 
 
 def print_findings(summary: Summary, metrics: Sequence[Record], explanation: object = None) -> None:
@@ -161,6 +162,4 @@ def cell(entry: object, unit: str) -> str:
         entry = entry.get("value")
     if not isinstance(entry, int | float) or math.isnan(entry):
         return "-"
-    if unit == "share":
-        return f"{100 * entry:.2f} %"
-    return f"{entry:.3f}"
+    return figures(entry, unit)

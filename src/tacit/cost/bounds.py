@@ -111,6 +111,15 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
+def beside(value: float, *others: float) -> str:
+    """Three digits, or as many more as leave the value on its side of the others: never 'reach 2' beside '> 1.998'."""
+    for digits in range(3, 10):
+        text = f"{value:.{digits}g}"
+        if all(value == other or (float(text) - other) * (value - other) > 0 for other in others):
+            return text
+    return f"{value:.10g}"
+
+
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not math.isnan(value) else None
 

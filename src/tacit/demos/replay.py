@@ -193,6 +193,8 @@ class _Replay:
 
     def _rewards(self, bound: float) -> list[Finding]:
         demos, recorded = self.demos, self.demos.rewards[self.chosen]
+        if not demos.rewards.any():
+            return [Finding("doubt", "all recorded rewards are 0: returns cannot be compared")]
         simulated = np.array([outcome.reward for outcome in self.outcomes])
         scale = max(float(demos.rewards.std()), float(simulated.std()), 1e-3 * float(np.abs(simulated).max()), 1e-9)
         off = np.abs(recorded - simulated) / scale

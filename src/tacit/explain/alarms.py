@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.metrics import figures, percent
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
 TOO_FEW = 5
@@ -78,9 +79,9 @@ def _competence(first: Record, demos: Record) -> list[Alarm]:
     numbers = [float(x) for x in reached if is_number(x)]
     if theirs is None or not numbers or max(numbers) >= theirs - BEGINNER * abs(theirs):
         return []
-    text = f"agents that follow the reward alone earn {max(numbers):.4g}, the demonstrators {theirs:.4g}. They are not "
-    text += "competent, so the cost may describe what a beginner does. Use more bootstrap_steps, tempted_steps and "
-    return [Alarm("alarm", "beginners", text + "total_steps.")]
+    text = f"agents that follow the reward alone earn {figures(max(numbers))}, the demonstrators {figures(theirs)}. "
+    text += "They are not competent, so the cost may describe what a beginner does. Use more bootstrap_steps, "
+    return [Alarm("alarm", "beginners", text + "tempted_steps and total_steps.")]
 
 
 def _convergence(metrics: Sequence[Record]) -> list[Alarm]:
@@ -89,8 +90,8 @@ def _convergence(metrics: Sequence[Record]) -> list[Alarm]:
     ours, theirs = (float(np.mean(side)) if side else 0.0 for side in above)
     if ours <= theirs + STILL_ABOVE:
         return []
-    text = f"{ours:.1%} of the last learner's steps are above the cost's threshold, but only {theirs:.1%} of the "
-    text += "demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
+    text = f"{percent(ours)} of the last learner's steps are above the cost's threshold, but only {percent(theirs)} of "
+    text += "the demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
     return [Alarm("alarm", "not converged", text)]
 
 
@@ -99,12 +100,12 @@ def _income(learned: Record, demos: Record) -> list[Alarm]:
     if theirs is None or not is_number(ours.get("low")) or not is_number(ours.get("high")):
         return []
     if ours["high"] < theirs - LOST * abs(theirs):
-        text = f"the learned policy earns {ours['value']:.4g} (discounted), the demonstrators {theirs:.4g}. The cost "
-        text += "forbids what they do, or training has not converged. Look at the pictures of `tacit explain`, and use "
-        text += "more total_steps."
+        text = f"the learned policy earns {figures(ours['value'])} (discounted), the demonstrators {figures(theirs)}. "
+        text += "The cost forbids what they do, or training has not converged. Look at the pictures of `tacit "
+        text += "explain`, and use more total_steps."
         return [Alarm("alarm", "earns less", text)]
     if ours["low"] > theirs + GAINED * abs(theirs):
-        text = f"The learned policy earns {ours['value']:.4g} (discounted), the demonstrators {theirs:.4g}. They were "
-        text += "not the best, or it found a way round what they avoid: watch a film of it."
+        text = f"The learned policy earns {figures(ours['value'])} (discounted), the demonstrators {figures(theirs)}. "
+        text += "They were not the best, or it found a way round what they avoid: watch a film of it."
         return [Alarm("note", "earns more", text)]
     return []

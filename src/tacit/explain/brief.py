@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UserError
+from tacit.metrics import figures, percent
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -42,8 +43,8 @@ def agent_in_brief(summary: Mapping[str, Any]) -> str:
     table = summary.get("table") or {}
     row: Mapping[str, Any] = next((table[name] for name in AGENTS if name in table), {})
     value, violating = _value(row.get("return")), _value(row.get("violation_rate_episode"))
-    words = [] if value is None else [f"return {value:.4g}"]
-    words += [] if violating is None else [f"{100 * violating:.3g} % of episodes violate"]
+    words = [] if value is None else [f"return {figures(value)}"]
+    words += [] if violating is None else [f"{percent(violating)} of episodes violate"]
     return ", ".join(words)
 
 

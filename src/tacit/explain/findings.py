@@ -19,6 +19,7 @@ from tacit.demos.data import FEW_DEMONSTRATIONS
 from tacit.errors import UserError
 from tacit.explain.alarms import TOO_FEW, alarms
 from tacit.explain.rules import NO_RULE, Clause, Rule
+from tacit.metrics import figures, percent
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
 LOST_RETURN = 0.1
@@ -134,9 +135,9 @@ def behaviour(table: Mapping[str, Record]) -> list[str]:
     earned = value_of(agent.get("return"))
     if earned is None or not demos:
         return []
-    sentence = f"The learned policy earns **{earned:.4g}** per episode{_interval(agent.get('return'))}"
+    sentence = f"The learned policy earns **{figures(earned)}** per episode{_interval(agent.get('return'))}"
     reference = value_of(demos.get("return"))
-    sentence += "." if reference is None else f", the demonstrations {reference:.4g}."
+    sentence += "." if reference is None else f", the demonstrations {figures(reference)}."
     key = "violation_rate_episode"
     if value_of(agent.get(key)) is None:
         return [f"{sentence} The environment does not report whether it keeps to the true constraint."]
@@ -159,7 +160,7 @@ def _interval(entry: object, share: bool = False) -> str:
     low, high = _ends(entry)
     if math.isinf(low) or math.isinf(high):
         return ""
-    ends = f"{100 * low:.3g} to {percent(high)}" if share else f"{low:.4g} to {high:.4g}"
+    ends = f"{percent(low)} to {percent(high)}" if share else f"{figures(low)} to {figures(high)}"
     return f" (95 % interval {ends})"
 
 
@@ -263,7 +264,7 @@ def _about_training(summary: Summary, metrics: Sequence[Record]) -> list[str]:
 
 def time_words(summary: Summary) -> str:
     """'413,696 environment steps, 1,905 per second: rollouts 131 s (61 %), ...'; empty if no times were recorded."""
-    phases = time_of_phases(summary)
+    phases = {name: seconds for name, seconds in time_of_phases(summary).items() if seconds >= SHORTEST}
     total, steps, learning = sum(phases.values()), summary.get("steps"), seconds_of_learning(phases)
     if not total:
         return ""
@@ -273,6 +274,8 @@ def time_words(summary: Summary) -> str:
     return f"{int(steps):,} environment steps, {steps / learning:,.0f} per second: {parts}"
 
 
+SHORTEST = 0.005
+"""Seconds of a phase that is worth a word; a cost that is read as it is has no map to be fitted."""
 AROUND_LEARNING = ("set-up", "map", "evaluation")
 """Phases of a run whose time does not grow with the number of steps."""
 
@@ -289,10 +292,6 @@ def time_of_phases(summary: Summary) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Small things
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if abs(share) < 0.9995 else f"{100 * share:.0f} %"
 
 
 def series(records: Sequence[Record], key: str) -> np.ndarray:

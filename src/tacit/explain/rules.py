@@ -69,6 +69,14 @@ class Clause:
         return tuple(dict.fromkeys(name for names in named for name in names))
 
     @property
+    def thin(self) -> bool:
+        """Whether the clause is one bound, and agents went beyond it by less than three digits show."""
+        alone = self.conditions[0] if len(self.conditions) == 1 else None
+        if not isinstance(alone, Bound) or alone.demonstrated is None or alone.certain is None:
+            return False
+        return alone.open_band is None and not alone.holds(alone.demonstrated)
+
+    @property
     def length(self) -> int:
         """One for each bound; see `Region.length`."""
         return sum(1 if isinstance(one, Bound) else one.length for one in self.conditions)

@@ -82,8 +82,8 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         best = (gain, clauses) if gain > best[0] else best
     clauses = search.improved(best[1], known)
     clauses = [rounded(clause, _others(clauses, i, known, columns), columns) for i, clause in enumerate(clauses)]
-    clauses = _with_shares(clauses, tried[forbidden], columns)
-    return Rule(tuple(with_evidence(clause, sample, columns) for clause in clauses), otherwise=NO_RULE)
+    clauses = [with_evidence(clause, sample, columns) for clause in clauses]
+    return Rule(tuple(_in_order(clauses, tried[forbidden], columns)), otherwise=NO_RULE)
 
 
 def _others(clauses: Sequence[Clause], i: int, data: Data, columns: Columns) -> Data:
@@ -101,14 +101,17 @@ def _pruned(clauses: list[Clause], choosing: Data, columns: Columns) -> list[Cla
     return clauses
 
 
-def _with_shares(clauses: list[Clause], rejected: Array, columns: Columns) -> list[Clause]:
-    """The clauses with the share of the rejected states that each is the first to cover, the largest first."""
+def _in_order(clauses: list[Clause], rejected: Array, columns: Columns) -> list[Clause]:
+    """The clauses with the share of the rejected states that each is the first to cover.
+
+    The largest comes first. Thin ones come last: a hair's breadth beyond the demonstrations says little about a rule.
+    """
     left = np.ones(len(rejected), dtype=bool)
     ordered: list[Clause] = []
     waiting = list(clauses)
     while waiting:
         covers = [clause.holds(rejected, columns) & left for clause in waiting]
-        first = int(np.argmax([cover.sum() for cover in covers]))
+        first = max(range(len(waiting)), key=lambda i: (not waiting[i].thin, covers[i].sum()))
         ordered.append(replace(waiting.pop(first), share=float(covers[first].mean())))
         left &= ~covers[first]
     return ordered

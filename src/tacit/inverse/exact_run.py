@@ -139,7 +139,7 @@ def _solve(mdp: MDP, pairs: list[Any], config: Config, beta: float, run: Run | N
                 return end.value
             if run is not None:
                 run.log(metrics)
-            update(f"kkt {metrics['kkt']:.1e}")
+            update(f"{metrics['kkt']:.1e} from the optimum")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

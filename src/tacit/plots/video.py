@@ -159,8 +159,18 @@ def _made_to_draw(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
             raise
 
 
+def check_drawing(env_id: str, env_kwargs: Mapping[str, Any]) -> None:
+    """UserError unless the environment draws pictures. Ask before a long training whose only purpose is a film."""
+    with _drawing(env_id, env_kwargs) as env:
+        env.reset(seed=0)
+        _picture(env)
+
+
 def _picture(env: Any) -> np.ndarray:
-    picture = np.asarray(env.render())
+    try:
+        picture = np.asarray(env.render())
+    except NotImplementedError:  # what Gymnasium's base class raises
+        raise UserError("the environment draws no pictures: it has no render()") from None
     if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
         raise UserError("the environment draws no pictures")
     return picture

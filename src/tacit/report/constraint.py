@@ -21,9 +21,9 @@ from tacit.cost.bounds import Bound
 from tacit.errors import UserError
 from tacit.explain import in_words
 from tacit.explain.explanation import sample_of
-from tacit.explain.findings import boundaries, clauses_of, percent, true_bound
+from tacit.explain.findings import boundaries, clauses_of, true_bound
 from tacit.explain.pictures import pictures_of
-from tacit.metrics import Metric
+from tacit.metrics import Metric, percent
 from tacit.plots.features import cost_along
 from tacit.plots.rules import PARTS, cells
 from tacit.report.data import RunData
@@ -67,18 +67,29 @@ def constraint(data: RunData, anchor: str) -> Section | None:
     body = "" if clauses_of(data.explanation) is not None else _boundary_table(data)
     figures, others = _figures(data, anchor) if data.costs else ([], [])
     if figures:
-        body += (
-            "<p>Along a feature the other features are those of demonstrated states. Green is where the demonstrations "
-            "go; amber lies between them and a learned boundary, where no demonstration goes. Below: where "
-            "demonstrations, learner and an agent that follows the reward alone spend their time.</p>"
-            f'<div class="figures wide">{"".join(figures)}</div>'
-        )
+        body += f'<p>{_legend(data)}</p><div class="figures wide">{"".join(figures)}</div>'
     if figures and others:
         body += details(
             f"the cost along the other features ({len(others)}), which make less of the difference",
             f'<div class="figures wide">{"".join(others)}</div>',
         )
     return Section("The learned constraint", body) if body else None
+
+
+def _legend(data: RunData) -> str:
+    """How to read the pictures along one feature."""
+    words = [
+        "Each picture changes one feature; the other features are those of demonstrated states.",
+        "Green is where the demonstrations go.",
+    ]
+    if _bounds(data):
+        words.append("Amber lies between them and a learned boundary, where no demonstration goes.")
+    joint = [clause for clause in clauses_of(data.explanation) or () if len(clause.features) > 1]
+    if joint:
+        names = " and ".join(joint[0].features)
+        words.append(f"The rule joins {names}, so a picture of one of them alone shows little: see the one above.")
+    words.append("Below: where demonstrations, learner and an agent that follows the reward alone spend their time.")
+    return esc(" ".join(words))
 
 
 def _bounds(data: RunData) -> list[Bound]:
@@ -273,16 +284,15 @@ def rule(data: RunData, anchor: str) -> Section | None:
 
 def _rule(data: RunData, explanation: Explanation, anchor: str) -> str:
     try:
-        sentence, *facts = _joined(in_words(explanation))
+        sentence, *facts = in_words(explanation)
         shown = _cell_figures(explanation, anchor) if explanation["kind"] == "cells" else []
         if explanation["kind"] == "features":
             shown = _feature_figures(data, explanation, anchor)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, UserError):  # a damaged file
         return ""
-    items = "".join(f"<li>{emphasised(fact.strip())}</li>" for fact in facts)
     css = "figures maps" if explanation["kind"] == "cells" else "figures wide"
     figures = f'<div class="{css}">{"".join(shown)}</div>' if shown else ""
-    return f'<p class="rule"><b>{emphasised(sentence)}</b></p>{figures}<ul>{items}</ul>'
+    return f'<p class="rule"><b>{emphasised(sentence)}</b></p>{figures}{_list(facts)}'
 
 
 def _cell_figures(explanation: CellExplanation, anchor: str) -> list[str]:
@@ -316,15 +326,19 @@ def _limits(data: RunData) -> np.ndarray:
     return np.stack([expert.min(axis=0), expert.max(axis=0)])
 
 
-def _joined(lines: list[str]) -> list[str]:
-    """The lines, each indented one joined to the line before it."""
-    joined: list[str] = []
-    for line in lines:
-        if line.startswith(" ") and joined:
-            joined[-1] += f" {line.strip()}"
-        elif line:
-            joined.append(line)
-    return joined
+def _list(lines: list[str]) -> str:
+    """The lines as a list; indented ones are a list of their own, below the line before them."""
+    items: list[tuple[str, list[str]]] = []
+    for line in filter(None, lines):
+        if line.startswith(" ") and items:
+            items[-1][1].append(line.strip())
+        else:
+            items.append((line.strip(), []))
+
+    def listed(texts: list[str]) -> str:
+        return f"<ul>{''.join(f'<li>{text}</li>' for text in texts)}</ul>" if texts else ""
+
+    return listed([emphasised(line) + listed([emphasised(one) for one in below]) for line, below in items])
 
 
 def _thresholds(calibration: Mapping[str, CalibrationEntry]) -> str:

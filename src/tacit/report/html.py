@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit import plots
-from tacit.metrics import Metric, lookup
+from tacit.metrics import Metric, decimal, figures, lookup
 from tacit.plots import grids
 from tacit.run.summary import Record, is_number, value_of
 
@@ -80,31 +80,13 @@ def glossary(metrics: Iterable[Metric]) -> str:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Four digits, a real minus sign, powers of ten written out; "share" is in percent, "score" has three decimals."""
-    if math.isnan(value):
-        return "unknown"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if unit == "score":
-        return f"{value:.3f}"
-    if unit == "share":
-        text = _decimal(100 * value, 3) if abs(value) < 0.9995 else f"{100 * value:.1f}"
-        return f"{text}\N{NO-BREAK SPACE}%"
-    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+    """`tacit.metrics.figures` as HTML, with a real minus sign and powers of ten written out."""
+    plain = figures(value, unit)
+    if not unit and "e" in plain:
         mantissa, exponent = f"{value:.1e}".split("e")
         power = str(int(exponent)).replace("-", "−")
-        return f'<span class="num">{_decimal(float(mantissa), 2)} × 10<sup>{power}</sup></span>'
-    return _decimal(value, 4)
-
-
-def _decimal(value: float, digits: int) -> str:
-    """A number with `digits` significant digits and no power of ten; no decimals from 1000 on, nor for integers."""
-    if value == 0:
-        return "0"
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:.0f}".replace("-", "−")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}".replace("-", "−")
+        return f'<span class="num">{decimal(float(mantissa), 2)} × 10<sup>{power}</sup></span>'.replace("-", "−")
+    return plain.replace("-", "−").replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def measured(key: str, entry: object) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.explain.findings import boundaries, percent, seconds_of_learning, time_of_phases
-from tacit.metrics import AGENTS, DETECTION, ENDS, Metric, lookup
+from tacit.explain.findings import SHORTEST, boundaries, seconds_of_learning, time_of_phases
+from tacit.metrics import AGENTS, DETECTION, ENDS, Metric, lookup, percent
 from tacit.plots import RESIDUALS, dual_curve, learning_curves, residual_curves
 from tacit.plots.grids import grid_heatmap, grid_map
 from tacit.report.constraint import COLUMNS
@@ -170,11 +170,11 @@ def pictures(data: RunData, anchor: str) -> Section | None:
         ("unconstrained_visits", "What an agent without constraint does", "visits per episode", "visits", visits),
         (
             "unknown",
-            "What cannot be known",
+            "Which amounts cannot be known",
             "0 known, 1 not known",
             "unknown",
-            "How little the demonstrations say about the cost of each cell. At 1, any cost "
-            "would give the same behaviour.",
+            "How little the demonstrations say about the amount that each cell costs. At 1, other amounts would give "
+            "the same behaviour. A forbidden cell can be dark, too: that it costs something is known, how much is not.",
         ),
     ]
     truth = arrays.get("true_constraint")
@@ -330,10 +330,6 @@ def _line(records: Sequence[Record], key: str) -> tuple[np.ndarray, np.ndarray]:
 def _has(records: Iterable[Record], keys: Sequence[str]) -> bool:
     """Whether at least two records carry a number under one of the keys."""
     return sum(any(is_number(record.get(key)) for key in keys) for record in records) >= 2
-
-
-SHORTEST = 0.005
-"""Seconds of a phase that is worth a line; a cost that is read as it is has no map to be fitted."""
 
 
 def time(data: RunData, anchor: str) -> Section | None:

@@ -301,7 +301,8 @@ def _certificate_words(data: RunData) -> str:
         return 'The certificate shows an <span class="fair">~ approximate</span> answer: see below.'
     if "gap" not in certificate_checks(data):
         return (
-            'The answer is a <span class="good">✓ certified stationary point</span>; this objective has no duality gap.'
+            'The arithmetic is <span class="good">✓ solved exactly</span>: no small change of the cost makes the '
+            "demonstrations more likely."
         )
     return 'The answer is <span class="good">✓ certified optimal</span>: the proof is below.'
 

@@ -292,6 +292,11 @@ document.addEventListener("keydown", (event) => {
   }
   const typing = event.target.matches("input[type=number], select") || event.ctrlKey || event.metaKey || event.altKey;
   if (typing || !scene) return;
+  // Arrow keys walk at once, also before anything on the page has been chosen.
+  if (tool === "walk" && event.target === document.body && event.key.startsWith("Arrow")) {
+    world.moveTo(...walk.cells.at(-1), true);
+    return onBoardKey(world, event);
+  }
   const number = Number(event.key);
   if (number >= 1 && number <= TOOLS.length) choose(TOOLS[number - 1][0]);
   else if (event.key === "e") change(() => { scene.expert.n = Math.min(limits.expert, scene.expert.n + 10); });
