@@ -13,6 +13,7 @@ Examples:
   tacit retrain RUN --as set                    steps above the threshold are forbidden
   tacit retrain RUN --as price                  reward - price x cost, with the price of the run
   tacit retrain RUN --as price --set price=30   the same with another price
+  tacit retrain RUN --margin x=0.05 v=0.02      stay so much further away, in units of each input
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class FreshAgent:
     """How the cost is used. set: steps above its threshold are forbidden. excess: the same with a soft edge. price: the
     agent maximises reward - price x cost. For comparison: the mean cost of demonstrations as budget (budget), or the
     settings' own (raw)."""
+    margin: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE"), NO_DEFAULT] = ()
+    """Make the cost more cautious: what it forbids reaches out so much further, in units of each input. `tacit explain`
+    suggests one."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
     """Any settings of PPO-Lagrangian, such as multiplier_init=3 n_envs=16."""
     out: str = "runs"
@@ -78,6 +82,7 @@ class FreshAgent:
     def _settings(self, **others: Any) -> dict[str, Any]:
         """The settings that were given; UserError where --set gives what has an option of its own."""
         others |= {"which": self.which, "charge": self.charge}
+        others |= {"margin": self.margin} if self.margin else {}
         given = key_values(self.set, "--set")
         own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others} | {"charge": "--as"}
         for name in given:

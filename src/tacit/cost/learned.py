@@ -338,6 +338,22 @@ class LearnedCost:
     def load(cls, path: str | os.PathLike[str]) -> LearnedCost:
         return cls.from_arrays(*storage.load_arrays(path))
 
+    def with_margin(self, margins: Mapping[str, float]) -> LearnedCost:
+        """A more cautious cost: what it forbids reaches out so much further, in units of each input: {"v": 0.02}.
+
+        Demonstrators whose limit is blurred by noise stay a little away from it. So should whoever obeys their cost.
+        """
+        if not self.terms:
+            raise UserError("only a cost of terms can have a margin: learn it with `tacit learn mce` and its default")
+        read = sorted({name for term in self.terms for name in term.names})
+        for name, margin in margins.items():
+            if name not in read:
+                raise UserError(f"there is no margin in {name!r}: the cost reads {', '.join(read)}")
+            if not (math.isfinite(margin) and margin > 0):
+                raise UserError(f"the margin in {name} is {margin}; it must be a positive number")
+        wide = replace(self, terms=tuple(term.widened(margins) for term in self.terms))
+        return wide.with_card(margin=dict(margins))
+
     def with_card(self, **entries: Any) -> LearnedCost:
         return replace(self, card={**self.card, **entries})
 

@@ -48,10 +48,35 @@ class Term:
         high = self.values[above, j] + (self.values[above, right] - self.values[above, j]) * t
         return np.asarray(low + (high - low) * s)
 
+    def widened(self, margins: Mapping[str, float]) -> Term:
+        """A term that is at least the largest cost within these margins: what costs reaches out so much further.
+
+        It is exact at the new knots. Between them it is linear, which is never below the largest cost in reach.
+        """
+        knots, values = list(self.knots), self.values
+        for axis, name in enumerate(self.names):
+            margin = margins.get(name, 0.0)
+            if margin > 0 and len(knots[axis]) > 1:
+                old = knots[axis].astype(np.float64)
+                new = np.unique(np.r_[old - margin, old, old + margin].astype(np.float32))
+                moved = np.moveaxis(values, axis, 0)
+                reach = [_largest(old, moved, float(x) - margin, float(x) + margin) for x in new]
+                knots[axis], values = new, np.moveaxis(np.stack(reach), 0, axis)
+        return Term(self.names, self.columns, tuple(knots), np.ascontiguousarray(values, np.float32))
+
     @property
     def highest(self) -> float:
         """The largest cost that it can have."""
         return float(self.values.max(initial=0.0))
+
+
+def _largest(knots: Array, values: Array, low: float, high: float) -> Array:
+    """Largest value between two places of what is linear between the knots of its first axis."""
+    below, share = place(np.array([low, high]), knots)
+    above = np.minimum(below + 1, len(knots) - 1)
+    share = share.reshape(-1, *[1] * (values.ndim - 1))
+    ends = values[below] * (1.0 - share) + values[above] * share
+    return np.asarray(np.concatenate([ends, values[(knots >= low) & (knots <= high)]]).max(axis=0))
 
 
 def place(x: Array, knots: Array) -> tuple[NDArray[np.intp], Array]:

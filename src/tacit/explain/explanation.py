@@ -132,8 +132,19 @@ def _features(run: Run, cost: LearnedCost, which: str, demos: Demonstrations) ->
         "confidence": None if ensemble is None else _confidence(ensemble, sample),
         "sentence": rule_sentence(rule),
     }
+    if cost.terms:
+        explanation["margin"] = usual_steps(cost, demos)
     explanation["pictures"] = [picture.to_json() for picture in pictures_of(explanation, cost, sample)]
     return explanation
+
+
+def usual_steps(cost: LearnedCost, demos: Demonstrations) -> dict[str, float]:
+    """How much each observed input of a cost of terms usually changes in a demonstrated step: the median."""
+    observed = demos.observations.reshape(len(demos.observations), -1)
+    changes = np.abs(observed[demos.rows_before + 1] - observed[demos.rows_before])
+    read = {name: column for term in cost.terms for name, column in zip(term.names, term.columns, strict=True)}
+    usual = {name: float(np.median(changes[:, column])) for name, column in read.items() if column < changes.shape[1]}
+    return {name: size for name, size in usual.items() if size > 0}
 
 
 def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:

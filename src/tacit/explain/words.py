@@ -60,6 +60,11 @@ def in_words(explanation: Explanation) -> list[str]:
             f"{percent(rejected['nominal'])} of those of an agent that follows the reward alone, and "
             f"{percent(rejected['learner'])} of the learned agent's."
         )
+    if explanation["kind"] == "features" and explanation.get("margin"):
+        margin = " ".join(f"{name}={size:.2g}" for name, size in explanation["margin"].items())
+        lines.append(
+            f"To stay clear of its edge by about one step, take a margin: `tacit retrain RUN --margin {margin}`."
+        )
     lines += _truth_lines(explanation)
     confidence = explanation["confidence"]
     if confidence is not None:

@@ -79,10 +79,17 @@ class Config(references.Settings, ppo_lagrangian.Config):
     unknown: Literal["forbidden", "free"] = "forbidden"
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
+    margin: tuple[str, ...] = ()
+    """How much further the cost reaches out, as NAME=VALUE in units of an input: v=0.02. Only for a cost of terms."""
     free: bool = False
     """Accept a cost that forbids nothing that its learner tried."""
 
-    ADDED: ClassVar[Mapping[str, Any]] = {"price": 0.0, "threshold": None, "unknown": "forbidden"}
+    ADDED: ClassVar[Mapping[str, Any]] = {
+        "price": 0.0,
+        "threshold": None,
+        "unknown": "forbidden",
+        "margin": (),
+    }
     """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
@@ -212,7 +219,7 @@ def prepare(
     with closing(make_vec(env_id, 1, **env_kwargs)) as env:
         interface = interface_of(env, scaled=config.scale_actions)
         names = names_of(env, interface)
-    whole = load_cost(source, config.which)
+    whole = with_margin(load_cost(source, config.which), config.margin)
     if isinstance(whole, TableCost) and interface.n_states:
         raise UserError("a table of states is read by row and column: this needs observation=position")
     part = fit(whole, names, interface.act_size, config.shared, env_id)
@@ -252,6 +259,22 @@ def bring(run: Run, config: Config) -> None:
         if demos is not None:
             save(demos, run.path / "demos.npz")
         run.save_model(MODEL, *cost.to_arrays())  # last, so that its presence means that all is there
+
+
+def with_margin(cost: Cost, margin: Sequence[str]) -> Cost:
+    """The cost with margins that are given as NAME=VALUE."""
+    if not margin:
+        return cost
+    if not isinstance(cost, LearnedCost):
+        raise UserError("a table of states has no margin: only a cost of terms can have one")
+    margins = {}
+    for pair in margin:
+        name, _, value = pair.rpartition("=")
+        try:
+            margins[name] = float(value)
+        except ValueError:
+            raise UserError(f"a margin is NAME=VALUE, such as v=0.02, not {pair!r}") from None
+    return cost.with_margin(margins)
 
 
 def frozen(run: Run) -> tuple[Cost, Charge]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost, quality
@@ -63,7 +64,8 @@ def collect(job: Job, run: Run) -> Record:
         return record
     gained = record["stochastic"]["return"] - yardstick.random_return
     record["normalised_return"] = gained / (yardstick.oracle_return - yardstick.random_return)
-    return record | {"decided": scores(run, yardstick)}
+    record["decided"] = scores(run, yardstick)
+    return record
 
 
 @lru_cache
@@ -75,9 +77,10 @@ def yardstick_of(env_id: str, options: str) -> Yardstick | None:
         rule, space = capabilities(env).rule, env.single_action_space
         if rule is None or rule.predicate is None or scripted_expert(env_id, kwargs) is None:
             return None
-        low, high = space.low, space.high  # type: ignore[attr-defined]  # scripted experts act in boxes
+        assert isinstance(space, Box), "scripted experts act in boxes"
+        low, high, shape = space.low, space.high, space.shape
         episodes = evaluate(
-            env, lambda obs, rng: rng.uniform(low, high, (len(obs), *space.shape)), RANDOM_EPISODES, seed=FRESH_SEED
+            env, lambda obs, rng: rng.uniform(low, high, (len(obs), *shape)), RANDOM_EPISODES, seed=FRESH_SEED
         )
     finally:
         env.close()
@@ -99,7 +102,7 @@ def read_by(predicate: Callable[[Array], Flags], obs: Array) -> tuple[int, ...]:
     return tuple(columns)
 
 
-def scores(run: Run, yardstick: Yardstick) -> Record | None:
+def scores(run: Run, yardstick: Yardstick) -> dict[str, float | None] | None:
     """{"auroc", "iou", "rule_precision", "rule_recall", "open", "identifiable"}; None for a run without a cost.
 
     Rules of more than two inputs have no plane, and get None, too.
@@ -174,7 +177,7 @@ def table(experiment: Experiment, results: Results) -> str:
         for row in experiment.rows:
             runs = [run for run in runs_of(results, group, row) if "normalised_return" in run]
             if runs:
-                judged = [run["decided"] for run in runs if run.get("decided")]
+                judged = [scored for run in runs if (scored := run.get("decided"))]
                 cells = [_range([one[key] for one in judged]) for key in SCORES]
                 returns = _range([run["normalised_return"] for run in runs])
                 parts.append(line([group, row, str(len(runs)), returns, *cells]))

@@ -59,6 +59,9 @@ class Record(RunRecord, total=False):
     cost_quality: dict[str, float | None] | None
     detection: dict[str, Any] | None
     """How well cost and map detect violations; see `tacit.cost.quality`."""
+    normalised_return: float
+    decided: dict[str, float | None] | None
+    """Scores of the cost on decided cells; see `tacit.reproduce.decided`."""
     threshold: Threshold | None
     resets: int | None
     source: dict[str, Any] | None

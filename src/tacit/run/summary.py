@@ -296,6 +296,8 @@ class FeatureExplanation(_Explanation):
     also: list[str]
     """Bounds of the cost that the rule does not need."""
     instead: list[Alternative]
+    margin: NotRequired[dict[str, float]]
+    """A margin to suggest: how much each input of the cost usually changes in a demonstrated step."""
 
 
 class CellExplanation(_Explanation):
