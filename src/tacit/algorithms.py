@@ -8,7 +8,8 @@
 Behind a name is an object (a module, a class without arguments, or an instance) with
 
 Config    a frozen dataclass, a docstring per field: the settings, and the options of `tacit learn NAME`; the default of
-          a setting that is added later is what was done without it, because earlier runs are completed with it
+          a setting that is added later is what was done without it, because earlier runs are completed with it;
+          `Config.UNUSED` (optional) names the settings that another setting makes useless, so that they are refused
 train(run, env_id, env_kwargs, demos, config, seed) -> summary    learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 check_demonstrations(env_id, env_kwargs, config, demos)           optional: the same, of settings and demonstrations
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,7 +36,7 @@ import numpy as np
 from tacit import presets
 from tacit.envs.registry import import_named
 from tacit.errors import UserError, did_you_mean
-from tacit.run.naming import UNCHANGED, History
+from tacit.run.naming import UNCHANGED, History, Unused
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -76,8 +78,25 @@ class Algorithm:
         preset = preset if preset is not None else self.preset
         chosen = {} if preset is None else presets.load(self.name, preset, env_id)
         config_class = self.load().Config
-        make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is not the user's
-        return make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
+        usual = make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is ours
+        config = make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
+        changed = [name for name in settings or () if getattr(config, name, None) != getattr(usual, name, None)]
+        self._refuse_unused(config, changed, env_id)
+        return config
+
+    def _refuse_unused(self, config: Any, changed: Iterable[str], env_id: str) -> None:
+        """UserError for a changed setting that the chosen way of the algorithm does not use."""
+        ways: Unused = getattr(config, "UNUSED", {})
+        for choice, name in itertools.product(ways, changed):
+            way, unused = getattr(config, choice), ways[choice]
+            if name in unused[way]:
+                default = getattr(type(config), choice)
+                given = {preset: presets.load(self.name, preset, env_id) for preset in presets.names(self.name)}
+                use = [preset for preset, chosen in given.items() if name not in unused[chosen.get(choice, default)]]
+                instead = f"preset {' or '.join(use)}" if use else f"another {choice}"
+                raise UserError(
+                    f"{self.name} with {choice} {way!r} does not use {name}: leave it out, or choose {instead}"
+                )
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any, demos: Any = None) -> None:
         """UserError for settings that cannot work, or not with these demonstrations."""

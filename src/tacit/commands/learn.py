@@ -98,6 +98,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             in_front(env, env_id, algorithm),
             env_kwargs=options.given(),
             seed=seed,
+            preset=preset,
             settings=dataclasses.asdict(config),
             demos=demos,
             anyway=anyway,

@@ -55,7 +55,10 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
     except OSError:
         return None
     docs = {name: doc for part in reversed(family) for name, doc in part.docs.items()}  # the most special one counts
-    first = list(hints) if len(hints) <= MOST_FIRST else [name for name in FIRST if name in hints][:MOST_FIRST]
+    unused = _unused(algorithm, hints, chosen)
+    first = [name for name in hints if name not in unused]
+    if len(first) > MOST_FIRST:
+        first = [name for name in FIRST if name in first][:MOST_FIRST]
     more = f" --help-all shows {len(hints) - len(first)} more." if len(first) < len(hints) and ALL not in args else ""
     groups, shown = {"first": (f"What people change first.{more}", first)}, set(first)
     for part in family if ALL in args else ():
@@ -70,6 +73,13 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
         marked: Any = Annotated[box, tyro.conf.arg(name=title, help=text), tyro.conf.OmitArgPrefixes]
         boxes.append((title, marked, box()))
     return dataclasses.make_dataclass("Settings", boxes, frozen=True)()
+
+
+def _unused(algorithm: Algorithm, hints: Mapping[str, Setting], chosen: Mapping[str, Any]) -> set[str]:
+    """Settings that have no effect in the way of the algorithm that the preset chooses."""
+    ways = settings.UNUSED.get(algorithm.name, {})
+    values = {choice: chosen.get(choice, hints[choice][1]) for choice in ways}
+    return {name for choice, value in values.items() for name in ways[choice][value]}
 
 
 def _declared(algorithm: Algorithm) -> tuple[dict[str, Setting], list[_Part]]:
