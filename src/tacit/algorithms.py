@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -86,16 +85,16 @@ class Algorithm:
 
     def _refuse_unused(self, config: Any, changed: Iterable[str], env_id: str) -> None:
         """UserError for a changed setting that the chosen way of the algorithm does not use."""
-        ways: Unused = getattr(config, "UNUSED", {})
-        for choice, name in itertools.product(ways, changed):
-            way, unused = getattr(config, choice), ways[choice]
-            if name in unused[way]:
-                default = getattr(type(config), choice)
-                given = {preset: presets.load(self.name, preset, env_id) for preset in presets.names(self.name)}
-                use = [preset for preset, chosen in given.items() if name not in unused[chosen.get(choice, default)]]
-                instead = f"preset {' or '.join(use)}" if use else f"another {choice}"
+        refused = unused(type(config), vars(config))
+        for name in changed:
+            if name in refused:
+                choice = refused[name]
+                settings = {preset: presets.load(self.name, preset, env_id) for preset in presets.names(self.name)}
+                others = [preset for preset in settings if name not in unused(type(config), settings[preset])]
+                instead = f"preset {' or '.join(others)}" if others else f"another {choice}"
                 raise UserError(
-                    f"{self.name} with {choice} {way!r} does not use {name}: leave it out, or choose {instead}"
+                    f"{self.name} with {choice} {getattr(config, choice)!r} does not use {name}: leave it out, or "
+                    f"choose {instead}"
                 )
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any, demos: Any = None) -> None:
@@ -280,6 +279,13 @@ def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> 
         except (TypeError, OverflowError):
             raise UserError(f"{where}: {name} is {value!r}, {_wanted(kinds[name])}") from None
     return config_class(**values)
+
+
+def unused(config_class: type, settings: Mapping[str, Any]) -> dict[str, str]:
+    """{setting that has no effect beside these: the one of these that decides it}, by the `Config`'s UNUSED."""
+    ways: Unused = getattr(config_class, "UNUSED", {})
+    values = {choice: settings.get(choice, getattr(config_class, choice)) for choice in ways}
+    return {name: choice for choice, value in values.items() for name in ways[choice].get(value, ())}
 
 
 def _wanted(kind: Any) -> str:

@@ -38,8 +38,8 @@ def diagnose(
     stepper: Stepper, sample: Sample, labels: tuple[str, ...], error: float, reference: Demonstrations | None
 ) -> str | None:
     """The mistake in words; None if none of those known here explains the error."""
-    some = Sample(*(part[:STEPS] for part in sample))
-    base = median_error(stepper, some)
+    shortened = Sample(*(part[:STEPS] for part in sample))
+    base = median_error(stepper, shortened)
     deadline = time.monotonic() + SECONDS
     best, words = np.inf, None
     for text, candidate in _candidates(sample, labels, stepper, reference):

@@ -44,29 +44,29 @@ def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
     """All alarms and notes of a run, alarms first."""
     first, last = (metrics[0], metrics[-1]) if metrics else ({}, {})
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
-    found = [
+    raised = [
         *_evidence(summary, last),
         *_competence(first, table.get("demonstrations", {})),
         *_convergence(metrics),
         *_income(table.get("learned", {}), table.get("demonstrations", {})),
     ]
-    return sorted(found, key=lambda one: one.level)
+    return sorted(raised, key=lambda one: one.level)
 
 
 def _evidence(summary: Summary, last: Record) -> list[Alarm]:
-    found = []
+    raised = []
     if last.get("dual/terms") == 0:
         text = "no constraint was found. Agents that follow the reward do nothing that the demonstrators clearly "
         text += (
             "avoid. Perhaps nothing is forbidden that pays, or the cost's inputs do not show it. Name other inputs, "
         )
-        found.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
+        raised.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
     if is_number(count) and count < TOO_FEW:
         text = f"there {'is' if count == 1 else 'are'} only {int(count)} demonstration{'' if count == 1 else 's'}: too "
         text += "few to hold any out, so what is missing from them by chance looks forbidden. Collect at least 10."
-        found.append(Alarm("alarm", "few demonstrations", text))
-    return found
+        raised.append(Alarm("alarm", "few demonstrations", text))
+    return raised
 
 
 def _competence(first: Record, demos: Record) -> list[Alarm]:

@@ -135,8 +135,8 @@ class Picture:
 
     def _window(self, places: Sequence[int]) -> Window:
         """Nearly all states, and every disc that the rule puts into this plane."""
-        shown = [np.concatenate([self.sample.tried[:, place], self.sample.expert[:, place]]) for place in places]
-        ends = [_ends(values) for values in shown]
+        along = [np.concatenate([self.sample.tried[:, place], self.sample.expert[:, place]]) for place in places]
+        ends = [_ends(values) for values in along]
         for region in (region for clause in self.rule.clauses for region in clause.regions):
             outer = region.high or region.low
             if isinstance(region, Distance) and set(region.features) == set(self.features) and outer is not None:
@@ -172,7 +172,7 @@ def pictures_of(explanation: FeatureExplanation, cost: LearnedCost, sample: Samp
     rejected = tried[cost.of_rows(tried) > explanation["threshold"]]
     chosen: dict[tuple[str, ...], Picture] = {}
     for clause in rule.clauses:
-        pair = _drawn(clause, columns)
+        pair = _features_to_draw(clause, columns)
         fixed = tuple(name for name in clause.features if name not in pair)
         base, covered = median.copy(), rejected[clause.holds(rejected, columns)]
         for name in fixed if len(covered) else ():
@@ -188,7 +188,7 @@ def pictures_of(explanation: FeatureExplanation, cost: LearnedCost, sample: Samp
     return kept[:MOST_PICTURES]
 
 
-def _drawn(clause: Clause, columns: Columns) -> tuple[str, ...]:
+def _features_to_draw(clause: Clause, columns: Columns) -> tuple[str, ...]:
     """The feature or the two features of a clause that are drawn, in the order of the cost's inputs."""
     return _ordered(clause.regions[0].features if clause.regions else clause.features[:2], columns)
 
@@ -208,7 +208,7 @@ def _terms(cost: Any, tried: Array) -> list[tuple[str, ...]]:
 def _widest(cost: LearnedCost, tried: Array, columns: Columns) -> tuple[str, ...]:
     """The two features along which the cost changes most."""
     base = np.median(tried, axis=0)
-    some = tried[:: max(1, len(tried) // 500)]
-    change = {name: float(np.std(cost.profile(name, some[:, column], base))) for name, column in columns.items()}
+    subset = tried[:: max(1, len(tried) // 500)]
+    change = {name: float(np.std(cost.profile(name, subset[:, column], base))) for name, column in columns.items()}
     most = sorted(columns, key=lambda name: -change[name])[:2]
     return _ordered(most, columns)

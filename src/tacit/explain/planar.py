@@ -104,9 +104,9 @@ class _Plane:
     @classmethod
     def of(cls, data: Data, pair: Pair, columns: Columns) -> _Plane:
         points = data.rows[:, [columns[name] for name in pair]]
-        some = points if len(points) else np.zeros((1, 2))
-        ends = np.stack([some.min(axis=0), some.max(axis=0)])
-        middle = np.quantile(some, [0.01, 0.99], axis=0)
+        occupied = points if len(points) else np.zeros((1, 2))
+        ends = np.stack([occupied.min(axis=0), occupied.max(axis=0)])
+        middle = np.quantile(occupied, [0.01, 0.99], axis=0)
         spread = middle[1] - middle[0]
         spread = np.where(spread > 0, spread, np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0))
         return cls(pair, points, data.weights, spread, ends, middle)

@@ -222,8 +222,12 @@ def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
         )
 
 
+COST_METRICS = {"dual/expert_cost", "dual/expert_cost_99", "dual/learner_cost", "dual/clipped"}
+"""Metrics of every inverse step. The loop adds them where a method does not log them."""
+
+
 def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> dict[str, float]:
-    """The cost metrics that every method logs, on rows of demonstrations and of the learner."""
+    """COST_METRICS, on rows of demonstrations and of the learner."""
     expert, learner = (thinned(rows, 4096) for rows in (expert, learner))
     expert_cost = cost.of_rows(expert)
     return {

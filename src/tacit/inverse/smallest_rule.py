@@ -317,13 +317,13 @@ def _back(world: _World, ahead: Int, cell: int) -> Iterator[int]:
 def _hitting_set(world: _World, ways: list[Bool], price: Float) -> Bool:
     """The fewest cells that lie on every way; among equals, the cheapest."""
     rows = np.array(ways, dtype=float)
-    found = milp(
+    solution = milp(
         1.0 + price,
         constraints=LinearConstraint(rows, lb=1.0),
         bounds=Bounds(0.0, world.free.astype(float)),
         integrality=np.ones(len(price)),
     )
-    return np.asarray(found.x > 0.5)
+    return np.asarray(solution.x > 0.5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

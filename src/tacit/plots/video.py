@@ -251,12 +251,12 @@ def _together(
         steps = [next(walk, None) for walk in walks]
         if all(step is None for step in steps):
             return
-        shown = moments is None or number in moments
+        is_drawn = moments is None or number in moments
         for i, step in enumerate(steps):
             if step is not None:
                 broken[i] += float(step[1] or 0.0) > 0.0
-                pictures[i] = _shrunk(_picture(envs[i]), side) if shown else pictures[i]
-        if shown:
+                pictures[i] = _shrunk(_picture(envs[i]), side) if is_drawn else pictures[i]
+        if is_drawn:
             yield _labelled(pictures, [_caption(name, count) for name, count in zip(agents, broken, strict=True)])
 
 

@@ -37,7 +37,7 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def shown(level: int = NORMAL) -> Iterator[None]:
+def on_stderr(level: int = NORMAL) -> Iterator[None]:
     """Within this block the messages are lines on stderr."""
     handler, before, propagates = _Lines(), logger.level, logger.propagate
     logger.addHandler(handler)
