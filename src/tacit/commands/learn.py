@@ -152,7 +152,7 @@ def refuse_retired(algorithm: Algorithm, args: list[str]) -> None:
 
 
 def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
-    """The environment; UserError when it is not the one that the defaults were made for."""
+    """The environment. UserError if the defaults were made for another one, because it was not named first."""
     if algorithm.preset is not None and env != env_id:
         raise UserError(f"give the environment before the options: {env} ...")
     return env
@@ -167,7 +167,7 @@ def print_preflight(run: Run, data: Any) -> None:
 
 
 def pictures(run: Run) -> Path | None:
-    """The report of a run that kept samples to draw from, made once; None for a run without samples."""
+    """Path of the run's report, which is written if it is missing; None for a run without samples to draw."""
     path = run.path / "report.html"
     if not (run.path / "samples.safetensors").exists():
         return None

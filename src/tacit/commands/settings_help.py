@@ -36,19 +36,19 @@ FIRST = (
     ),
     *("multiplier", "beta", "gamma", "lr", "n_envs", "threads", "hidden", "eval_episodes", "objective", "layers"),
 )
-"""What people change first, in this order, as far as an algorithm has it."""
+"""Settings that people change first, in this order. Those that an algorithm lacks are skipped."""
 MOST_FIRST = 10
 Setting = tuple[Any, Any]
 """(type, default)"""
 
 
 def wanted(args: list[str]) -> bool:
-    """Whether help is asked for."""
+    """Whether the arguments ask for help."""
     return any(arg in (*FEW, ALL) for arg in args)
 
 
 def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args: list[str]) -> Any:
-    """In place of the algorithm's `Config`, an object with the same options in groups; None if its source is lost."""
+    """An object with the options of the algorithm's `Config`, in groups; None if its source cannot be read."""
     chosen = {} if preset is None else presets.load(algorithm.name, preset, env_id)
     try:
         hints, family = _declared(algorithm)
@@ -76,14 +76,14 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
 
 
 def _unused(algorithm: Algorithm, hints: Mapping[str, Setting], chosen: Mapping[str, Any]) -> set[str]:
-    """Settings that have no effect in the way of the algorithm that the preset chooses."""
+    """Settings that have no effect with the settings of the preset."""
     ways = settings.UNUSED.get(algorithm.name, {})
     values = {choice: chosen.get(choice, hints[choice][1]) for choice in ways}
     return {name for choice, value in values.items() for name in ways[choice][value]}
 
 
 def _declared(algorithm: Algorithm) -> tuple[dict[str, Setting], list[_Part]]:
-    """({setting: (type, default)}, the classes that declare them, the most special first)."""
+    """({setting: (type, default)}, the classes that declare them, the most derived one first)."""
     known = settings.SETTINGS.get(algorithm.name)
     if known is not None:
         hints = get_type_hints(known, include_extras=True)
@@ -115,7 +115,7 @@ def _box(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A class of settings, as it is written."""
+    """A class of settings, read from its source."""
 
     name: str
     bases: list[str]
@@ -125,7 +125,7 @@ class _Part:
 
 
 def _family(name: str) -> list[_Part]:
-    """A class of settings and those that it is made of, the most special first."""
+    """A class of settings and its base classes, the most derived one first."""
     family, waiting = [], [name]
     while waiting:
         part = _parts().get(waiting.pop(0))

@@ -50,11 +50,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """The result."""
+    """The result of a check."""
 
     verdict: str
     findings: tuple[Finding, ...]
-    """The verdict in words first."""
+    """Findings. The first one is the verdict in words."""
     replayed: int = 0
     steps: int = 0
     errors: dict[int, float] = field(default_factory=dict)

@@ -123,7 +123,7 @@ class _Replay:
         return np.unique(np.concatenate([at_random, suspects, ends])), at_random
 
     def check(self, names: Names, always: list[Finding], reference: Demonstrations | None) -> Check:
-        """Step, compare, and judge."""
+        """Take the steps, compare, and judge."""
         demos, stepper, chosen = self.demos, self.stepper, self.chosen
         self.outcomes = [stepper.step(self.before[i], self.actions[i]) for i in chosen]
         by_entry = deviations(rows_of(self.outcomes), self.after[chosen], self.scale)

@@ -29,7 +29,7 @@ from tacit.envs.registry import is_flat
 
 Array = NDArray[Any]
 PROBES = 120
-"""Steps of the environment's own, plus three per entry of an observation."""
+"""Number of the environment's own steps that are taken, plus three per entry of an observation."""
 VISIBLE = 1e-4
 """Largest deviation, in units of its spread, of a number of the state that an observation shows."""
 NOT_PHYSICAL = ("rng", "steps", "step", "time", "elapsed", "seed", "episode")
@@ -37,7 +37,7 @@ NOT_PHYSICAL = ("rng", "steps", "step", "time", "elapsed", "seed", "episode")
 
 
 class Outcome(NamedTuple):
-    """What one step gives."""
+    """The result of one step."""
 
     observation: Array
     reward: float
@@ -67,7 +67,7 @@ class Stepper:
         return ~np.asarray(np.isclose(np.abs(table), self._limits, rtol=1e-6, atol=0.0).any(axis=1))
 
     def step(self, observation: Array, action: Any) -> Outcome:
-        """What the action leads to from there. Randomness of the environment stays in it."""
+        """The result of an action from this observation. The environment's randomness is part of it."""
         self._put(np.atleast_1d(np.asarray(observation, np.float64)))
         outcome = _step(self.env, action)
         if outcome.terminated:
@@ -75,7 +75,7 @@ class Stepper:
         return outcome
 
     def steps(self, observations: Array, actions: Sequence[Any] | Array) -> Array:
-        """(n, entries) what the actions lead to."""
+        """(n, entries) observations that the actions lead to."""
         outcomes = [self.step(o, a) for o, a in zip(observations, actions, strict=True)]
         return rows_of(outcomes)
 

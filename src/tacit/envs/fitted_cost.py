@@ -73,7 +73,7 @@ class Judge:
         self.low, self.high = _seen_range(cost, seen)
 
     def judge(self, obs: Array, act: Array | None = None) -> Judgement:
-        """Of rows of observations (n, ...) and, if the cost reads them, of actions (n, ...)."""
+        """Judge rows of observations (n, ...) and, if the cost reads them, of actions (n, ...)."""
         if isinstance(self.cost, TableCost):
             return self._judge_table(self.cost, np.asarray(obs), act)
         cost = self.cost

@@ -99,7 +99,7 @@ def _as_made(env: gym.Env[Any, Any]) -> bool:
 
 
 def _registered(spec: Any, made_from: tuple[str | None, Options] | None = None) -> Identified | None:
-    """By the id and options of a spec; None where it is not registered, or an option cannot be written down."""
+    """The environment by the id and options of its spec; None if it is not registered or an option is no plain data."""
     if spec is None or spec.id not in gym.registry:
         return None
     usual = gym.registry[spec.id].kwargs
@@ -113,7 +113,7 @@ def _registered(spec: Any, made_from: tuple[str | None, Options] | None = None) 
 
 
 def _copier(env: gym.Env[Any, Any]) -> Factory:
-    """A function that copies the object, which nobody knows how to make again."""
+    """A function that copies the object, because it is not known how to make another one."""
     try:
         copy.deepcopy(env)
     except Exception as error:  # whatever its parts raise

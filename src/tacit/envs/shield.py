@@ -25,7 +25,7 @@ Predict = Callable[[Any, Array], Sequence[Any] | Array]
 """(observation, actions (n, ...)) -> the n observations that they would lead to."""
 WhenStuck = Literal["stop", "least_cost", "pass"]
 WATCHERS = (RecordVideo, HumanRendering)
-"""Wrappers that show what happens: a trial does not happen."""
+"""Wrappers that record or show steps. They are left out of a trial, which is not a real step."""
 
 
 class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):

@@ -18,11 +18,11 @@ from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 TOO_FEW = 5
 """Number of demonstrations below which nothing can be held out."""
 LOST = 0.15
-"""Part of the demonstrators' discounted return that a good learner does not lack."""
+"""Share of the demonstrators' discounted return that a good learner may lack at most."""
 GAINED = 0.1
-"""Part of their discounted return that it must earn more, to be worth a note."""
+"""Share of their discounted return that a learner must earn on top, to be worth a note."""
 BEGINNER = 0.1
-"""Part of the demonstrators' return that a competent agent without constraint does not lack."""
+"""Share of the demonstrators' return that a competent agent without constraint may lack at most."""
 STILL_ABOVE = 0.03
 """Share of the learner's steps that may be above the threshold, beyond that of the demonstrations."""
 

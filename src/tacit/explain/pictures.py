@@ -45,7 +45,7 @@ class Picture:
     threshold: float
     sample: Sample
     base: Array
-    """(width,) what the features have that are not drawn."""
+    """(width,) values of the features that are not drawn."""
     fixed: tuple[str, ...] = ()
     """Features that are not drawn, but that the clause names."""
     truth: Bound | None = None
@@ -60,7 +60,7 @@ class Picture:
 
     @property
     def caption(self) -> str:
-        """What to see, in words."""
+        """Caption: what the picture shows."""
         words = []
         if len(self.features) == 2:
             words.append("Darker is more costly. Dots are demonstrated states, crosses are states that agents tried.")
@@ -81,7 +81,7 @@ class Picture:
         return {"features": list(self.features), "title": self.title, "caption": self.caption}
 
     def draw(self, format: Format = "svg", described: bool = True) -> bytes:
-        """`described`: with the words in the file, for those who do not see the picture."""
+        """The picture as bytes. With `described`, the file has a description for people who cannot see it."""
         description = f"{self.title}. {self.caption}" if described else ""
         return self._curve(format, description) if len(self.features) == 1 else self._plane(format, description)
 

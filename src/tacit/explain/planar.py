@@ -26,7 +26,7 @@ FIRST, FINEST = 0.25, 0.001
 COARSE = 400
 """Number of states of each kind for the first steps."""
 STEEPEST = 0.1
-"""A slope is at least so far from both axes, as the sine of an angle."""
+"""Smallest angle between a slope and an axis, as its sine."""
 ROUND = 0.1
 """Logarithm of the ratio of an ellipse's axes below which it is a disc."""
 LARGEST = 0.75
@@ -83,7 +83,7 @@ def _products(data: Data, pair: Pair, columns: Columns) -> list[Region]:
 
 
 def walk(region: R, data: Data, columns: Columns) -> R:
-    """The region, moved while it gains."""
+    """The region after moves, each of which gains."""
     return _Plane.of(data, region.features, columns).walk(region, first=0.04) if len(data.rows) else region
 
 

@@ -124,7 +124,7 @@ def _bound_lines(bound: Bound) -> list[str]:
 
 
 def _region_lines(region: Region) -> list[str]:
-    """How near the demonstrations come."""
+    """Lines on how near the demonstrations come to the region."""
     below, above = region.demonstrated
     if isinstance(region, Distance):
         if region.ratio != 1.0:

@@ -24,7 +24,7 @@ Nothing here looks at the true cost; it is logged as truth/... when the environm
 
     soft_thresholds     features that can be read, beyond the paper's network
     mce_traps           the price of ending an episode, and the guard for a policy that is trapped
-    mce_terms_method    another way to the cost, the default of `tacit learn mce`: a short sum of tables (`terms`)
+    mce_terms_method    another way to the cost, the default of `tacit learn mce`: a short sum of tables
     mce_checks          which settings are refused, and what a run warns of
 """
 
@@ -351,7 +351,7 @@ class MCE(loop.Method):
 
 
 class MCEOfTerms(OfTerms, MCE):
-    """The default's way: `features = "terms"`."""
+    """The default way: `features = "terms"`."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

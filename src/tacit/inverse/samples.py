@@ -66,11 +66,11 @@ class Expert:
     """The demonstrations' steps."""
 
     rows: Array
-    """(n, width) float32"""
+    """(n, width) float32 rows [observation | action]."""
     times: Array
     """(n,) step number within its trajectory."""
     lengths: Array
-    """(trajectories,)"""
+    """(trajectories,) number of steps of each."""
     horizon: int
     absorbed: float
     """Share of time in the absorbing state."""

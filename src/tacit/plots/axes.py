@@ -1,4 +1,4 @@
-"""A learned cost on matplotlib axes of one's own: over the cells of a grid, along one feature, or over two.
+"""A learned cost on your own Matplotlib axes: over the cells of a grid, along one feature, or over two.
 
 axes = plot_cost(cost, demonstrations, ("x_position",))
 axes = plot_cost(cost, demonstrations, ("x", "y"), axes)

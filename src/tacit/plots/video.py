@@ -52,7 +52,7 @@ def record(
 
 
 def write_film(path: str | os.PathLike[str], pictures: Iterable[np.ndarray], rate: float) -> int:
-    """Write pictures as a film with so many of them per second, atomically; returns their number."""
+    """Write pictures as a film with `rate` of them per second, atomically; returns their number."""
     target, count = checked(path), 0
     with disk.written_elsewhere(target) as draft, _writer(draft, rate) as film:
         for picture in pictures:

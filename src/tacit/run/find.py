@@ -44,7 +44,7 @@ def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS
 
 
 def last_worked_on(path: Path) -> float:
-    """A time: provenance.json is written when a run starts, is resumed, and ends."""
+    """Time of the last work on a run. provenance.json is written when a run starts, is resumed, and ends."""
     for file in ("provenance.json", "config.json"):
         try:
             return (path / file).lstat().st_mtime
