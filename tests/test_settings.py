@@ -121,8 +121,9 @@ def test_a_setting_that_is_not_used_is_not_read():
 
 
 def test_settings_that_are_not_used_are_refused_on_the_command_line(cli, tmp_path):
-    for options, name in ((["--budget", "0.1"], "budget"), (["--preset", "paper", "--tempted-steps", "9"], "tempted")):
-        refused = cli("learn", "mce", "tacit/SlowZone-v0", *options, "--out", tmp_path)
+    refusals = {"budget": "--budget 0.1", "squash": "--no-squash", "tempted_steps": "--preset paper --tempted-steps 9"}
+    for name, options in {**refusals, "joint": "--joint=64"}.items():  # even if that is the default
+        refused = cli("learn", "mce", "tacit/SlowZone-v0", *options.split(), "--out", tmp_path)
         assert refused.status == 2
         assert f"does not use {name}" in refused.stderr
     assert list(tmp_path.iterdir()) == []

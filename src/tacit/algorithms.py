@@ -80,11 +80,11 @@ class Algorithm:
         usual = make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is ours
         config = make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
         changed = [name for name in settings or () if getattr(config, name, None) != getattr(usual, name, None)]
-        self._refuse_unused(config, changed, env_id)
+        self.refuse_unused(config, changed, env_id)
         return config
 
-    def _refuse_unused(self, config: Any, changed: Iterable[str], env_id: str) -> None:
-        """UserError for a changed setting that the chosen way of the algorithm does not use."""
+    def refuse_unused(self, config: Any, changed: Iterable[str], env_id: str) -> None:
+        """UserError for one of the settings `changed` that has no effect beside the others."""
         refused = unused(type(config), vars(config))
         for name in changed:
             if name in refused:

@@ -93,6 +93,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             json: Print the summary as JSON.
         """
         sinks = names_of(log)
+        algorithm.refuse_unused(config, options_in(args), env_id)
         run, data = start_run(
             algorithm.name,
             in_front(env, env_id, algorithm),
@@ -142,13 +143,19 @@ def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, An
     return env_id, preset, algorithm.config(env_id, preset) if for_help is None else for_help
 
 
+def options_in(args: list[str]) -> list[str]:
+    """Names of the options that are given: --lr=1 and --no-squash are "lr" and "squash"."""
+    options = [arg.partition("=")[0].removeprefix("--") for arg in args if arg.startswith("--")]
+    return [option.removeprefix("no-").replace("-", "_") for option in options]
+
+
 def refuse_retired(algorithm: Algorithm, args: list[str]) -> None:
     """UserError for an option that the algorithm had once, with the reason why it is gone."""
-    for arg in args:
-        option = arg.partition("=")[0]
-        retired = algorithm.history.retired.get(option.removeprefix("--").replace("-", "_"))
-        if option.startswith("--") and retired is not None:
-            raise UserError(f"{option} has no effect in {algorithm.name}, because {retired[1]}: leave it out")
+    retired = algorithm.history.retired
+    for name in options_in(args):
+        if name in retired:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} has no effect in {algorithm.name}, because {retired[name][1]}: leave it out")
 
 
 def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
