@@ -36,7 +36,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "report": ("report", "RUN", "-o", "report.html"),
     "expert": ("expert", "tacit/Pendulum-v0", *PENDULUM, "--demonstrations", "0"),
     "mce": (
-        *("learn", "mce", "tacit/Pendulum-v0", *PENDULUM, "--bootstrap-steps", "512"),
+        *("learn", "mce", "tacit/Pendulum-v0", "--preset", "thresholds", *PENDULUM, "--bootstrap-steps", "512"),
         *("--forward-steps", "512", "--minibatches", "5", "--dual-batch", "64", "--joint", "4"),
     ),
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import tacit
@@ -106,6 +111,48 @@ def test_learned_evaluated_explained_reported_resumed_swept(here, cli, monkeypat
 
     task = prepare([Job("own_algorithm:Box", PENDULUM, settings={"margin": 0.2})], here / "sweep")[0]
     assert task.path.name.startswith("own-algorithm-box-")
+
+
+FENCE = """
+from dataclasses import replace
+
+import numpy as np
+import own_algorithm
+
+
+class Fence(own_algorithm.Box):
+    name = "fence"
+
+    def step(self, config, state, evidence, rng):
+        low = np.asarray(state.params["low"])
+        return replace(state, params={**state.params, "low": low - 0.1 * rng.random(low.shape, np.float32)}), {}
+"""
+"""A box with walls that move at random: a resumed run differs unless the state is whole. It logs nothing of its own."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_killed_and_resumed(here, cli):
+    (here / "fence.py").write_text(FENCE)
+    short = ["--bootstrap-steps", "256", "--forward-steps", "256", "--rollout-steps", "256", "--n-envs", "8"]
+    short += ["--total-steps", "8192", "--epochs", "2", "--hidden", "8", "--eval-episodes", "2"]
+    learn = ["learn", "fence:Fence", "tacit/SlowZone-v0", *short, "--checkpoint-every", "1"]
+    process = subprocess.Popen([sys.executable, "-m", "tacit", *learn, "--out", "killed"], stderr=subprocess.PIPE)
+    while process.poll() is None and not list(here.glob("killed/*/checkpoints/*.safetensors")):
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, process.communicate()[1]
+    (killed,) = (here / "killed").iterdir()
+    assert not (killed / "DONE").exists()
+    path = os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "tacit", "resume", str(killed)]
+    resumed = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    whole = Run.open(cli(*learn, "--out", "whole", "--json").json()["run"])
+    for name in ("policy", "cost"):
+        once, twice = whole.load_model(name)[0], Run.open(killed).load_model(name)[0]
+        assert all(np.array_equal(once[key], twice[key]) for key in once)
+    # What a step does not log itself, the loop adds.
+    assert all("dual/learner_cost" in record for record in whole.metrics())
 
 
 def test_compared_in_an_experiment(here, cli, monkeypatch):

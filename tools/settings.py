@@ -17,7 +17,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from tacit.algorithms import ALGORITHMS
+from tacit.algorithms import ALGORITHMS, Algorithm
 
 FILE = Path(__file__).parents[1] / "src/tacit/presets/settings.py"
 HEAD = '''"""The settings of every algorithm, as types: what `tacit.learn(env, method="mce", **settings)` takes.
@@ -31,7 +31,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
+from tacit.run.naming import Unused
+
 '''
+UNUSED_DOC = '"""By the name of the algorithm: settings that another setting makes useless (`naming.Unused`)."""'
 
 
 def main() -> int:
@@ -51,7 +54,13 @@ def source() -> str:
     parts = [class_source(config_class, classes) for config_class in classes]
     table = ", ".join(f'"{name}": {classes[entry.load().Config]}' for name, entry in ALGORITHMS.items())
     by_name = f'SETTINGS: dict[str, type] = {{{table}}}\n"""By the name of the algorithm."""'
-    return "\n\n".join([HEAD, *parts, by_name])
+    unused = {name: entry.load().Config.UNUSED for name, entry in ALGORITHMS.items() if has_unused(entry)}
+    refused = f"UNUSED: dict[str, Unused] = {unused!r}\n" + UNUSED_DOC
+    return "\n\n".join([HEAD, *parts, by_name, refused])
+
+
+def has_unused(algorithm: Algorithm) -> bool:
+    return hasattr(algorithm.load().Config, "UNUSED")
 
 
 def name_of(config_class: type) -> str:

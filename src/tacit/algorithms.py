@@ -8,7 +8,8 @@
 Behind a name is an object (a module, a class without arguments, or an instance) with
 
 Config    a frozen dataclass, a docstring per field: the settings, and the options of `tacit learn NAME`; the default of
-          a setting that is added later is what was done without it, because earlier runs are completed with it
+          a setting that is added later is what was done without it, because earlier runs are completed with it;
+          `Config.UNUSED` (optional) names the settings that another setting makes useless, so that they are refused
 train(run, env_id, env_kwargs, demos, config, seed) -> summary    learn inside a run folder, resuming if it was begun
 check(env_id, env_kwargs, config)                                 optional: UserError before anything is written
 check_demonstrations(env_id, env_kwargs, config, demos)           optional: the same, of settings and demonstrations
@@ -34,7 +35,7 @@ import numpy as np
 from tacit import presets
 from tacit.envs.registry import import_named
 from tacit.errors import UserError, did_you_mean
-from tacit.run.naming import UNCHANGED, History
+from tacit.run.naming import UNCHANGED, History, Unused
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -76,8 +77,25 @@ class Algorithm:
         preset = preset if preset is not None else self.preset
         chosen = {} if preset is None else presets.load(self.name, preset, env_id)
         config_class = self.load().Config
-        make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is not the user's
-        return make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
+        usual = make_config(config_class, chosen, f"preset {preset} of {self.name}")  # a mistake there is ours
+        config = make_config(config_class, {**chosen, **(settings or {})}, f"the settings of {self.name}")
+        changed = [name for name in settings or () if getattr(config, name, None) != getattr(usual, name, None)]
+        self.refuse_unused(config, changed, env_id)
+        return config
+
+    def refuse_unused(self, config: Any, changed: Iterable[str], env_id: str) -> None:
+        """UserError for one of the settings `changed` that has no effect beside the others."""
+        refused = unused(type(config), vars(config))
+        for name in changed:
+            if name in refused:
+                choice = refused[name]
+                settings = {preset: presets.load(self.name, preset, env_id) for preset in presets.names(self.name)}
+                others = [preset for preset in settings if name not in unused(type(config), settings[preset])]
+                instead = f"preset {' or '.join(others)}" if others else f"another {choice}"
+                raise UserError(
+                    f"{self.name} with {choice} {getattr(config, choice)!r} does not use {name}: leave it out, or "
+                    f"choose {instead}"
+                )
 
     def check(self, env_id: str, env_kwargs: Mapping[str, Any], config: Any, demos: Any = None) -> None:
         """UserError for settings that cannot work, or not with these demonstrations."""
@@ -261,6 +279,13 @@ def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> 
         except (TypeError, OverflowError):
             raise UserError(f"{where}: {name} is {value!r}, {_wanted(kinds[name])}") from None
     return config_class(**values)
+
+
+def unused(config_class: type, settings: Mapping[str, Any]) -> dict[str, str]:
+    """{setting that has no effect beside these: the one of these that decides it}, by the `Config`'s UNUSED."""
+    ways: Unused = getattr(config_class, "UNUSED", {})
+    values = {choice: settings.get(choice, getattr(config_class, choice)) for choice in ways}
+    return {name: choice for choice, value in values.items() for name in ways[choice].get(value, ())}
 
 
 def _wanted(kind: Any) -> str:

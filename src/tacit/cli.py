@@ -59,7 +59,7 @@ EXTRAS = {
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     args, level = _verbosity(list(sys.argv[1:] if argv is None else argv))
-    with terminal.cleaned(), log.shown(level), log.bars(level <= log.NORMAL):
+    with terminal.cleaned(), log.on_stderr(level), log.bars(level <= log.NORMAL):
         status = _run(args)
     if argv is None:
         startup.end(status)

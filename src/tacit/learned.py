@@ -178,10 +178,10 @@ class Learned:
     @classmethod
     def load(cls, run: str | os.PathLike[str]) -> Learned:
         """A finished run: its folder, the beginning of its name within ./runs, or "latest"."""
-        found = find_run(run)
-        if not found.done:
-            raise UserError(f"{found.path} is not finished: `tacit resume {found.path}` first")
-        return cls(found, dict(found.read("summary.json")))
+        finished = find_run(run)
+        if not finished.done:
+            raise UserError(f"{finished.path} is not finished: `tacit resume {finished.path}` first")
+        return cls(finished, dict(finished.read("summary.json")))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Copy the run to a folder that does not exist yet; its path. `Learned.load` reads it, so do all commands."""

@@ -28,10 +28,10 @@ def program() -> str:
     import shutil
 
     called = sys.argv[0] if is_program() and sys.argv[:1] != ["-m"] else "tacit"
-    known = shutil.which("tacit")
+    installed = shutil.which("tacit")
     if os.path.basename(called) not in ("tacit", "tacit.exe"):
-        return "tacit" if known else "python -m tacit"
-    same = known is not None and os.path.realpath(known) == os.path.realpath(called)
+        return "tacit" if installed else "python -m tacit"
+    same = installed is not None and os.path.realpath(installed) == os.path.realpath(called)
     return "tacit" if same or not os.path.exists(called) else min(os.path.relpath(called), called, key=len)
 
 

@@ -39,7 +39,7 @@ open_run = find_run
 REPEATED = ("--option", "--env", "--columns")
 """Options with KEY=VALUE pairs."""
 NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
-"""An option whose default need not be shown."""
+"""Marks an option whose default is not shown."""
 _STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
@@ -82,7 +82,7 @@ def run(verb: str, args: list[str]) -> int:
 
 
 def command_line() -> str:
-    """The command that runs, as one would type it: for the record."""
+    """The command that is running, as a user would type it."""
     return shlex.join(["tacit", *_words.get()])
 
 
@@ -104,7 +104,7 @@ def call(
 
 
 def _hide_empty_defaults(function: Callable[..., Any]) -> None:
-    """Leave "(default: None)" and "(default: False)" out of the help: the text says as much."""
+    """Leave "(default: None)" and "(default: False)" out of the help, because they say nothing."""
     hints = get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is None or parameter.default is False or parameter.default in ((), ""):
@@ -112,7 +112,7 @@ def _hide_empty_defaults(function: Callable[..., Any]) -> None:
 
 
 def _gathered(args: Sequence[str]) -> list[str]:
-    """The values of an option that is given more than once, all behind its first place: the last one would win."""
+    """The arguments with the values of a repeated option gathered behind the first one; else the last would win."""
     result: list[str] = []
     values: dict[str, list[str]] = {}
     current: list[str] | None = None
@@ -139,7 +139,7 @@ def require_finished(run: Run) -> None:
 
 
 def check_folder(option: str, folder: Path) -> None:
-    """UserError where nothing could be written: better before the work than after it."""
+    """UserError if nothing can be written there. Call it before the work, so that no work is lost."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():
         raise UserError(f"{option} {folder}: {there} is a file, not a folder")
@@ -190,7 +190,7 @@ Options = Annotated[EnvOptions, tyro.conf.arg(name="environment"), tyro.conf.Omi
 
 
 def print_json(obj: object) -> None:
-    """For machines; non-finite numbers are the strings "NaN", "Infinity", "-Infinity"."""
+    """Print JSON for machines. Non-finite numbers are the strings "NaN", "Infinity", "-Infinity"."""
     print(storage.to_json(obj, indent=2))
 
 
@@ -206,7 +206,7 @@ def print_table(table: Table) -> None:
 
 
 def fits(table: Table) -> bool:
-    """Whether the terminal is wide enough not to break words and numbers in the middle, as the table then will not."""
+    """Whether the terminal is wide enough to show the table without breaking words and numbers."""
     from rich.console import Console
 
     first, *others = table.columns
@@ -228,7 +228,7 @@ def new_table(*columns: str, title: str | None = None) -> Table:
 
 
 def number(value: object, digits: int = 4) -> str:
-    """A cell of a table: short, and a dash for what is not there."""
+    """A cell of a table: a short number, or a dash if there is none."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -237,7 +237,7 @@ def number(value: object, digits: int = 4) -> str:
 
 
 def facts(mapping: Mapping[str, object], title: str | None = None) -> None:
-    """Two columns: what, and its value."""
+    """Print a table of two columns: names and values."""
     table = new_table("", "", title=title)
     table.show_header = False
     table.columns[1].justify = "left"

@@ -109,7 +109,7 @@ def demo(
 
 
 def _keeps(spec: GridworldSpec, rate: float | None) -> str:
-    """How well the expert keeps to the constraint in these demonstrations, which are a sample."""
+    """A sentence on how well the expert keeps to the constraint in these demonstrations."""
     if not spec.constrained.any():
         return "There is no X on this map: nothing is forbidden, so there is nothing to learn."
     if not rate:
@@ -127,7 +127,7 @@ GAP, FRAME_SECONDS, MOST_STEPS = 6, 0.25, 24
 
 
 def shaded(spec: GridworldSpec, values: np.ndarray) -> list[str]:
-    """Values (S,) as a map of characters, darker for more; walls, start and goal as they are."""
+    """Values (S,) as a map of characters, where darker means more. Walls, start and goal stay as they are."""
     rows = [list(row.replace("X", " ")) for row in spec.rows]
     top = max(float(values.max()), 1e-12)
     for (row, column), value in zip(spec.cells.tolist(), values, strict=True):
@@ -144,7 +144,7 @@ def side_by_side(left: list[str], right: list[str], titles: tuple[str, str]) -> 
 
 
 def play(spec: GridworldSpec, agents: Mapping[str, Actor], seed: int) -> None:
-    """Show both walk, one picture after the other in the same place; nothing where there is no terminal."""
+    """Show both agents walking, as an animation in the terminal. Without a terminal, do nothing."""
     stream = raw(sys.stdout)
     if not stream.isatty():
         return

@@ -130,8 +130,8 @@ def validate(
     problems = demonstrations.problems(demos, built)
     result = None if problems and not hasattr(built, "states_of") else replay(demos, built, every=all)
     if json:
-        found = None if result is None else result.to_dict()
-        print_json({"file": file, "env": target, "problems": problems, "check": found})
+        check = None if result is None else result.to_dict()
+        print_json({"file": file, "env": target, "problems": problems, "check": check})
     elif not problems and result is not None:
         print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps, {target}")
         facts(_verdict_rows(result))

@@ -83,7 +83,7 @@ def _written_out(extras: dict[str, list[Requirement]]) -> dict[str, list[Require
 
 
 def examine() -> dict[str, Any]:
-    """What `tacit doctor` reports, as plain data."""
+    """The report of `tacit doctor` as plain data."""
     needed = requirements()
     names = {extra: list(dict.fromkeys(one.name for one in wanted)) for extra, wanted in needed.items()}
     core = versions(names[""])

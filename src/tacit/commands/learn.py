@@ -94,11 +94,13 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
             json: Print the summary as JSON.
         """
         sinks = names_of(log)
+        algorithm.refuse_unused(config, options_in(args), env_id)
         run, data = start_run(
             algorithm.name,
             in_front(env, env_id, algorithm),
             env_kwargs=options.given(),
             seed=seed,
+            preset=preset,
             settings=dataclasses.asdict(config),
             demos=demos,
             anyway=anyway,
@@ -142,17 +144,23 @@ def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, An
     return env_id, preset, algorithm.config(env_id, preset) if for_help is None else for_help
 
 
+def options_in(args: list[str]) -> list[str]:
+    """Names of the options that are given: --lr=1 and --no-squash are "lr" and "squash"."""
+    options = [arg.partition("=")[0].removeprefix("--") for arg in args if arg.startswith("--")]
+    return [option.removeprefix("no-").replace("-", "_") for option in options]
+
+
 def refuse_retired(algorithm: Algorithm, args: list[str]) -> None:
     """UserError for an option that the algorithm had once, with the reason why it is gone."""
-    for arg in args:
-        option = arg.partition("=")[0]
-        retired = algorithm.history.retired.get(option.removeprefix("--").replace("-", "_"))
-        if option.startswith("--") and retired is not None:
-            raise UserError(f"{option} has no effect in {algorithm.name}, because {retired[1]}: leave it out")
+    retired = algorithm.history.retired
+    for name in options_in(args):
+        if name in retired:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} has no effect in {algorithm.name}, because {retired[name][1]}: leave it out")
 
 
 def in_front(env: str, env_id: str, algorithm: Algorithm) -> str:
-    """The environment; UserError when it is not the one that the defaults were made for."""
+    """The environment. UserError if the defaults were made for another one, because it was not named first."""
     if algorithm.preset is not None and env != env_id:
         raise UserError(f"give the environment before the options: {env} ...")
     return env
@@ -167,7 +175,7 @@ def print_preflight(run: Run, data: Any) -> None:
 
 
 def pictures(run: Run) -> Path | None:
-    """The report of a run that kept samples to draw from, made once; None for a run without samples."""
+    """Path of the run's report, which is written if it is missing; None for a run without samples to draw."""
     path = run.path / "report.html"
     if not (run.path / "samples.safetensors").exists():
         return None

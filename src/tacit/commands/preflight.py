@@ -72,7 +72,7 @@ def preflight(
 
 
 def show(result: Preflight) -> None:
-    """Findings, and the features that differ most."""
+    """Print the findings, and the features that differ most."""
     print("\n".join(f"{WORDS[finding.level]}: {finding.text}" for finding in result.findings))
     if not result.differences:
         return

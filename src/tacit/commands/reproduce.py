@@ -173,7 +173,7 @@ def _refuse(options: Mapping[str, bool], why: str) -> None:
 
 
 def _set_aside(file: Path, results: Mapping[str, Any], advice: str) -> None:
-    """Keep an earlier file that has what the new results lack: other runs, or another version's."""
+    """Keep an earlier file if it has runs, or a version of Tacit, that the new results lack."""
     if not file.exists():
         return
     try:
@@ -217,7 +217,7 @@ def _from_runs(runner: Runner, out: str, dry_run: bool, json: bool) -> Mapping[s
 def _measured(
     experiment: Measured, name: str, sets: int, base: Path, dry_run: bool, json: bool
 ) -> Mapping[str, Any] | None:
-    """The numbers of an experiment that needs nothing but this process; None for a dry run."""
+    """The numbers of an experiment that runs within this process; None for a dry run."""
     try:
         seconds = float(experiment.seconds(results_file.read(f"{base}.json")) * sets)
         time = f"about {in_words(seconds)}"

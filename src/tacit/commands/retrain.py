@@ -63,7 +63,7 @@ class FreshAgent:
     """Print the summary as JSON."""
 
     def train(self, source: Run, env: str, env_kwargs: Mapping[str, Any], **others: Any) -> None:
-        """Freeze the cost, train, show. What cannot work is said before anything is written."""
+        """Freeze the cost, train, and show the result. Wrong settings are refused before anything is written."""
         check_env(env, env_kwargs)
         sinks = names_of(self.log)
         run, _ = start_run(

@@ -60,10 +60,10 @@ def _row(path: Path) -> dict[str, Any]:
     try:
         run = Run.open(path)
         state = "finished" if run.done else "running" if in_use(path) else "interrupted"
-        found = in_brief(run) if run.done else [f"continue with `tacit resume {path}`"] * (state == "interrupted")
+        lines = in_brief(run) if run.done else [f"continue with `tacit resume {path}`"] * (state == "interrupted")
     except UserError as error:
         return row | {"state": "damaged", "found": [str(error)]}
-    return row | {"state": state, "algorithm": run.config["algo"], "env": run.config["env"], "found": found}
+    return row | {"state": state, "algorithm": run.config["algo"], "env": run.config["env"], "found": lines}
 
 
 def _ago(seconds: float) -> str:

@@ -36,26 +36,29 @@ FIRST = (
     ),
     *("multiplier", "beta", "gamma", "lr", "n_envs", "threads", "hidden", "eval_episodes", "objective", "layers"),
 )
-"""What people change first, in this order, as far as an algorithm has it."""
+"""Settings that people change first, in this order. Those that an algorithm lacks are skipped."""
 MOST_FIRST = 10
 Setting = tuple[Any, Any]
 """(type, default)"""
 
 
 def wanted(args: list[str]) -> bool:
-    """Whether help is asked for."""
+    """Whether the arguments ask for help."""
     return any(arg in (*FEW, ALL) for arg in args)
 
 
 def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args: list[str]) -> Any:
-    """In place of the algorithm's `Config`, an object with the same options in groups; None if its source is lost."""
+    """An object with the options of the algorithm's `Config`, in groups; None if its source cannot be read."""
     chosen = {} if preset is None else presets.load(algorithm.name, preset, env_id)
     try:
         hints, family = _declared(algorithm)
     except OSError:
         return None
     docs = {name: doc for part in reversed(family) for name, doc in part.docs.items()}  # the most special one counts
-    first = list(hints) if len(hints) <= MOST_FIRST else [name for name in FIRST if name in hints][:MOST_FIRST]
+    unused = _unused(algorithm, hints, chosen)
+    first = [name for name in hints if name not in unused]
+    if len(first) > MOST_FIRST:
+        first = [name for name in FIRST if name in first][:MOST_FIRST]
     more = f" --help-all shows {len(hints) - len(first)} more." if len(first) < len(hints) and ALL not in args else ""
     groups, shown = {"first": (f"What people change first.{more}", first)}, set(first)
     for part in family if ALL in args else ():
@@ -72,8 +75,15 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
     return dataclasses.make_dataclass("Settings", boxes, frozen=True)()
 
 
+def _unused(algorithm: Algorithm, hints: Mapping[str, Setting], chosen: Mapping[str, Any]) -> set[str]:
+    """Settings that have no effect with the settings of the preset."""
+    ways = settings.UNUSED.get(algorithm.name, {})
+    values = {choice: chosen.get(choice, hints[choice][1]) for choice in ways}
+    return {name for choice, value in values.items() for name in ways[choice][value]}
+
+
 def _declared(algorithm: Algorithm) -> tuple[dict[str, Setting], list[_Part]]:
-    """({setting: (type, default)}, the classes that declare them, the most special first)."""
+    """({setting: (type, default)}, the classes that declare them, the most derived one first)."""
     known = settings.SETTINGS.get(algorithm.name)
     if known is not None:
         hints = get_type_hints(known, include_extras=True)
@@ -105,7 +115,7 @@ def _box(
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A class of settings, as it is written."""
+    """A class of settings, read from its source."""
 
     name: str
     bases: list[str]
@@ -115,7 +125,7 @@ class _Part:
 
 
 def _family(name: str) -> list[_Part]:
-    """A class of settings and those that it is made of, the most special first."""
+    """A class of settings and its base classes, the most derived one first."""
     family, waiting = [], [name]
     while waiting:
         part = _parts().get(waiting.pop(0))

@@ -46,7 +46,7 @@ QUALITY = {
 
 
 def print_summary(run: Run, written: Record) -> None:
-    """What summary.json, as it was written, and certificate.json say."""
+    """Print what summary.json and certificate.json say."""
     summary = cast(Summary, written)
     explanation = run.read("explanation.json") if (run.path / "explanation.json").exists() else None
     if summary.get("table"):
@@ -70,7 +70,7 @@ def print_summary(run: Run, written: Record) -> None:
 
 
 def print_agents(agents: Mapping[str, Record], title: str) -> None:
-    """One row per agent, one column per metric."""
+    """Print one row per agent, one column per metric."""
     _print_metrics(agents, COLUMNS, title)
     starts = STARTS if any(STARTS[1] in row for row in agents.values()) else ()
     _print_metrics(
@@ -79,7 +79,7 @@ def print_agents(agents: Mapping[str, Record], title: str) -> None:
 
 
 def print_notice(run: Run) -> None:
-    """The caveat that belongs beside results of this environment, if there is one."""
+    """Print the caveat that belongs beside results in this environment, if there is one."""
     text = notice(run.config["env"], run.config["env_kwargs"])
     if text is not None:
         print(f"{text[0].upper()}{text[1:]}.")
@@ -104,7 +104,7 @@ def _print_metrics(agents: Mapping[str, Record], columns: Sequence[str], title: 
 
 
 def print_quality(quality: Mapping[str, float]) -> None:
-    """How well the cost marks the true constraint."""
+    """Print how well the cost marks the true constraint."""
     table = new_table("the learned cost as a map of the true constraint", "")
     for key, label in QUALITY.items():
         if key in quality:
@@ -135,14 +135,14 @@ def print_detection(detection: Mapping[str, Detection]) -> None:
 
 
 def print_findings(summary: Summary, metrics: Sequence[Record], explanation: object = None) -> None:
-    """The learned constraint in words, reasons for doubt, and where the time went."""
+    """Print the learned constraint in words, reasons for doubt, and where the time went."""
     doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics, explanation)]
     lines = [*findings.learned(summary, explanation), *doubts, findings.time_words(summary)]
     Console(highlight=False, markup=False).print("\n".join(line.replace("**", "") for line in lines if line))
 
 
 def print_certificate(certificate: Record) -> None:
-    """The numbers that are defined for this objective, and the verdict."""
+    """Print the numbers that are defined for this objective, and the verdict."""
     words = CERTIFICATE
     if certificate.get("objective") == "likelihood":
         words = {key: (CERTIFICATE | LIKELIHOOD)[key] for key in ("kkt", "planner_residual")}

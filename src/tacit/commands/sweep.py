@@ -129,7 +129,7 @@ def _job(task: Task) -> dict[str, Any]:
 
 
 def _row(task: Task) -> dict[str, Any]:
-    """A job afterwards, with the summary of a finished run."""
+    """The table row of a job that has ended, with the summary of a finished run."""
     row = {**_job(task), "status": task.status, "message": task.message, "attempts": task.attempts}
     if task.status == "done":
         try:

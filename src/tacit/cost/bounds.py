@@ -38,7 +38,7 @@ class Bound:
     relation: str
     """The forbidden side, one of `RELATIONS`."""
     value: float
-    """In the feature's own unit."""
+    """Limit, in the feature's own unit."""
     demonstrated: float | None = None
     """The demonstrations' extreme on the forbidden side. Between it and `value` the data decide nothing."""
     certain: float | None = None
@@ -92,7 +92,7 @@ class Bound:
 
     @classmethod
     def from_json(cls, entry: Record) -> Bound:
-        """What `to_json` gave. KeyError if it is no bound; entries that are no numbers are left out."""
+        """Inverse of `to_json`. KeyError if it is no bound; entries that are no numbers are left out."""
         numbers = {name: _number(entry.get(name)) for name in ("demonstrated", "certain", "low", "high", "share")}
         return cls(str(entry["feature"]), str(entry["relation"]), float(entry["value"]), **numbers)
 
@@ -107,7 +107,7 @@ class Bound:
 
 
 def short(value: float) -> str:
-    """Three digits: what a person reads."""
+    """The number with three digits, for people."""
     return f"{value:.3g}"
 
 

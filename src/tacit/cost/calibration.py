@@ -52,13 +52,13 @@ class Calibration:
     threshold: float
     delta: float
     demonstrations: int
-    """n"""
+    """Number n of calibration demonstrations."""
     rank: int
-    """k"""
+    """Rank k of the threshold among their scores."""
     sha256: str = ""
     """SHA-256 of the calibration demonstrations."""
     power: Power = field(default_factory=lambda: Power())
-    """What it rejects of trajectories that ought to be rejected."""
+    """Share that it rejects of trajectories that ought to be rejected."""
 
     @property
     def accepts(self) -> float:
@@ -74,7 +74,7 @@ class Calibration:
 
     @property
     def guarantee(self) -> str:
-        """In words."""
+        """The guarantee in words."""
         return (
             f"A fresh demonstration stays at or below {self.threshold:.4g} at every step with probability at least "
             f"{self.accepts:.3g} (asked for: {1 - self.delta:g}), if it is drawn like the {self.demonstrations} "
@@ -83,7 +83,7 @@ class Calibration:
         )
 
     def to_dict(self) -> CalibrationEntry:
-        """As in calibration.json."""
+        """The entry of calibration.json."""
         derived = {"accepts": self.accepts, "accepts_at_least": self.accepts_at_least, "guarantee": self.guarantee}
         return cast(CalibrationEntry, {**asdict(self), **derived})
 

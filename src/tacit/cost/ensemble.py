@@ -29,7 +29,7 @@ from tacit.run.summary import Card, Record
 
 Array = NDArray[Any]
 DOUBT = (0.1, 0.9)
-"""Members disagree where the share that forbids lies strictly between."""
+"""Members disagree if the share of them that forbids lies strictly between these."""
 STACKED = ("lam", "slopes", "offsets")
 MOST_MEMBERS = 1000
 
@@ -83,7 +83,7 @@ class CostEnsemble:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], card: Record) -> CostEnsemble:
-        """What `to_arrays` gave; UserError for anything else."""
+        """Inverse of `to_arrays`; UserError for anything else."""
         if card.get("kind") != "ensemble" or not {*STACKED, "thresholds"} <= arrays.keys():
             raise UserError("this file does not hold an ensemble of costs")
         levels = arrays["thresholds"]

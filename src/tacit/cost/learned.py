@@ -65,7 +65,7 @@ BETA_FLOOR = 1e-4
 
 
 def leaky(outputs: Array) -> Array:
-    """The outputs, those below 0 times LEAK."""
+    """The outputs; negative ones are multiplied by LEAK."""
     kept: Array = np.maximum(outputs, np.float32(LEAK) * outputs)
     return kept
 
@@ -83,7 +83,7 @@ class LearnedCost:
 
     inputs: Inputs
     lam: Array
-    """(k,) float32, >= 0: of the thresholds first (input by input), then of the joint features."""
+    """(k,) float32, >= 0: multipliers of the thresholds (input by input), then of the joint features."""
     slopes: Array
     offsets: Array
     """(d, m) float32: m soft thresholds for each input; m may be 0."""
@@ -91,9 +91,9 @@ class LearnedCost:
     biases: tuple[Array, ...] = ()
     """Layers of the joint network, (in, out) and (out,). There are none without joint features."""
     head: Literal["sigmoid", "beta", "leaky"] = "sigmoid"
-    """What makes features of the joint network's outputs."""
+    """Function that turns the joint network's outputs into features."""
     at: Literal["next", "current"] = "next"
-    """Which observation of a step the cost is about: the one that it reaches, or the one acted in."""
+    """Observation of a step that the cost reads: the one reached (next), or the one acted in (current)."""
     unit: float = 1.0
     """Reward per unit of cost during training: the policy maximised  reward - unit * cost."""
     threshold: float | None = None
@@ -104,7 +104,7 @@ class LearnedCost:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the cost reads."""
+        """Names of the inputs."""
         return self.inputs.names
 
     @property
@@ -120,7 +120,7 @@ class LearnedCost:
 
     @property
     def linear(self) -> bool:
-        """The inputs themselves are the features."""
+        """Whether the inputs themselves are the features."""
         return self.slopes.size == 0 and not self.weights and not self.is_sum
 
     @property
@@ -233,7 +233,7 @@ class LearnedCost:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], card: Record) -> LearnedCost:
-        """What `to_arrays` gave; UserError if the arrays do not fit together or are something else."""
+        """Inverse of `to_arrays`; UserError if the arrays do not fit together or are something else."""
         if card.get("kind") != "cost" or card.get("version") != VERSION:
             raise UserError("this file does not hold a learned cost of this version of Tacit")
         try:
@@ -331,7 +331,7 @@ class LearnedCost:
         return max(numbers)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """One safetensors file with the card inside."""
+        """Write one safetensors file with the card inside."""
         storage.save_arrays(path, *self.to_arrays())
 
     @classmethod

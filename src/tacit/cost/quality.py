@@ -50,7 +50,7 @@ Array = NDArray[Any]
 LAST_PHASES = 3
 """Forward phases that stand for the last policy: one is noisy, many would include earlier policies."""
 SHAKEN = 8192
-"""Perturbed states."""
+"""Number of perturbed states."""
 NONE = np.zeros(0, np.float32)
 
 
@@ -61,7 +61,7 @@ class States:
     rows: Array
     """(n, width) [observation | action] as the cost reads it."""
     violates: NDArray[np.bool_]
-    """(n,)"""
+    """(n,) whether the true constraint is violated."""
     unknown: NDArray[np.bool_] | None = None
     """(n,) which lie between the outermost demonstration and the true limit: allowed, but the data cannot tell."""
 
@@ -105,7 +105,7 @@ def threshold_of(cost: LearnedCost, expert: Array, lengths: Array, tried: Array)
 
 
 def calibrated(cost: LearnedCost | TableCost) -> bool:
-    """Whether its threshold has a guarantee. A sum of terms has one of its own, which has none."""
+    """Whether its threshold has a guarantee. The threshold that a sum of terms learns itself has none."""
     own = isinstance(cost, LearnedCost) and cost.is_sum
     return cost.threshold is not None and (not own or "calibration" in cost.card)
 

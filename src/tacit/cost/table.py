@@ -38,7 +38,7 @@ class TableCost:
     cells: Array
     """(S, 2) integers: row and column of each state."""
     table: Array
-    """(S, A)"""
+    """(S, A) costs."""
     weights: Array
     """(k,) of the features, from which the table follows."""
     threshold: float | None = None

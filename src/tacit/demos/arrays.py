@@ -12,7 +12,7 @@ from tacit.errors import UserError
 from tacit.run.log import logger
 
 FIELDS = ("observations", "actions", "rewards", "terminated", "costs")
-"""What an entry may hold, in this order or by name."""
+"""Parts of an entry, in this order or by name."""
 
 
 def from_arrays(trajectories: Iterable[Any], *, card: Mapping[str, Any] | None = None) -> Demonstrations:

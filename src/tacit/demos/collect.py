@@ -108,7 +108,7 @@ def _writable(options: Mapping[str, Any]) -> Options:
 
 
 class _Recorder:
-    """One episode while it runs."""
+    """A recorder of one running episode."""
 
     def __init__(self, first: Any) -> None:
         self.observations = [np.array(first)]
@@ -134,7 +134,7 @@ class _Recorder:
 
 
 def scripted_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], n: int = 40, seed: int = 0) -> Demonstrations:
-    """n episodes of the expert that an environment's family has written down, as they come."""
+    """The first n episodes of the scripted expert of an environment's family."""
     expert = scripted_expert(env_id, env_kwargs)
     if expert is None:
         raise UserError(f"there is no scripted expert for {env_id}")

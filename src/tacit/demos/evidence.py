@@ -31,7 +31,7 @@ UNITS, OTHER, JOINED = "another unit or order", "not this task", "steps that do 
 NOT_REPLAYED = "not replayed"
 TOLERANCE = 0.02
 """Median error of a step up to which a file fits, if the environment repeats its own steps as well."""
-KNOWN = 0.45
+KNOWN_DYNAMICS = 0.45
 """Median error of a step up to which the simulator knows the file's dynamics at all."""
 STRAY = 0.5
 """Error of a single step that does not follow, in a file whose other steps fit."""
@@ -50,11 +50,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """The result."""
+    """The result of a check."""
 
     verdict: str
     findings: tuple[Finding, ...]
-    """The verdict in words first."""
+    """Findings. The first one is the verdict in words."""
     replayed: int = 0
     steps: int = 0
     errors: dict[int, float] = field(default_factory=dict)
@@ -106,12 +106,12 @@ def residuals(before: Array, actions: Array, after: Array) -> tuple[Array, float
     inputs = np.column_stack([before, actions])
     inputs = (inputs - inputs.mean(axis=0)) / (inputs.std(axis=0) + 1e-9)
     inputs = np.column_stack([np.ones(len(inputs)), inputs])
-    some = np.random.default_rng(0).permutation(len(goal))[:MOST_STEPS]
-    gram = inputs[some].T @ inputs[some] + 1e-6 * len(some) * np.eye(inputs.shape[1])
-    weights = np.linalg.solve(gram, inputs[some].T @ goal[some])
+    subset = np.random.default_rng(0).permutation(len(goal))[:MOST_STEPS]
+    gram = inputs[subset].T @ inputs[subset] + 1e-6 * len(subset) * np.eye(inputs.shape[1])
+    weights = np.linalg.solve(gram, inputs[subset].T @ goal[subset])
     left = goal - inputs @ weights
-    variance = float(((goal[some] - goal[some].mean(axis=0)) ** 2).sum()) + 1e-12
-    return np.sqrt((left**2).mean(axis=1)), 1.0 - float((left[some] ** 2).sum()) / variance
+    variance = float(((goal[subset] - goal[subset].mean(axis=0)) ** 2).sum()) + 1e-12
+    return np.sqrt((left**2).mean(axis=1)), 1.0 - float((left[subset] ** 2).sum()) / variance
 
 
 def short_episodes(demos: Demonstrations, horizon: int | None) -> Array:

@@ -32,7 +32,7 @@ IMPORTED = (
 """Endings of other files with demonstrations, which `tacit demos import` reads."""
 ReadObjects = Callable[[str | os.PathLike[str], bytes], Any]
 DEFLATE_LIMIT = 1032
-"""No honest deflate stream expands further than this; a larger claim is a zip bomb or damage."""
+"""Largest expansion of a deflate stream. A file that claims more is damaged, or a zip bomb."""
 
 
 def save(demos: Demonstrations, path: str | os.PathLike[str]) -> None:

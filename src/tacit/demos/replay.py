@@ -27,7 +27,7 @@ from tacit.demos.evidence import (
     FAR,
     FITS,
     JOINED,
-    KNOWN,
+    KNOWN_DYNAMICS,
     NOT_REPLAYED,
     OTHER,
     SHIFTED,
@@ -72,7 +72,7 @@ def check(
     with quiet():
         stepper = find_stepper(env)
         why = "its state cannot be set"
-        if stepper is not None and stepper.own_error <= KNOWN:
+        if stepper is not None and stepper.own_error <= KNOWN_DYNAMICS:
             replay = _Replay(demos, stepper, every, seed)
             if len(replay.random):
                 return replay.check(names, always, reference)
@@ -107,23 +107,23 @@ class _Replay:
         self.before, actions, self.after = evidence.tables(demos)
         self.actions = demos.actions if demos.actions.ndim == 1 else actions
         self.scale = evidence.change_scale(self.before, self.after)
-        chosen, drawn = self._chosen(actions, every, np.random.default_rng(seed))
+        chosen, at_random = self._chosen(actions, every, np.random.default_rng(seed))
         self.chosen = chosen[stepper.shows(self.before[chosen])]
-        self.random = np.flatnonzero(np.isin(self.chosen, drawn))
+        self.random = np.flatnonzero(np.isin(self.chosen, at_random))
         """Positions among the chosen steps of those drawn at random."""
 
     def _chosen(self, actions: Array, every: bool, rng: np.random.Generator) -> tuple[Array, Array]:
         """(steps to replay, those of them that are drawn at random)."""
-        demos, drawn = self.demos, rng.permutation(self.demos.n_steps)
+        demos, at_random = self.demos, rng.permutation(self.demos.n_steps)
         if every:
-            return np.sort(drawn), drawn
-        drawn = drawn[:SAMPLE]
+            return np.sort(at_random), at_random
+        at_random = at_random[:SAMPLE]
         suspects = np.argsort(-evidence.residuals(self.before, actions, self.after)[0])[:SUSPECTS]
         ends = rng.permutation(demos.step_offsets + demos.lengths - 1)[:ENDS]
-        return np.unique(np.concatenate([drawn, suspects, ends])), drawn
+        return np.unique(np.concatenate([at_random, suspects, ends])), at_random
 
     def check(self, names: Names, always: list[Finding], reference: Demonstrations | None) -> Check:
-        """Step, compare, and judge."""
+        """Take the steps, compare, and judge."""
         demos, stepper, chosen = self.demos, self.stepper, self.chosen
         self.outcomes = [stepper.step(self.before[i], self.actions[i]) for i in chosen]
         by_entry = deviations(rows_of(self.outcomes), self.after[chosen], self.scale)
@@ -147,15 +147,15 @@ class _Replay:
 
     def _shifted(self, shift: int) -> float:
         """Mean error (1) with the action of a neighbouring row of the same trajectory."""
-        some = self.chosen[self.random][:SHIFTS]
-        first, which = self.demos.step_offsets, np.searchsorted(self.demos.step_offsets, some, side="right") - 1
-        other = some + shift
+        steps = self.chosen[self.random][:SHIFTS]
+        first, which = self.demos.step_offsets, np.searchsorted(self.demos.step_offsets, steps, side="right") - 1
+        other = steps + shift
         inside = (other >= first[which]) & (other < (first + self.demos.lengths)[which])
-        some, other = some[inside], other[inside]
-        if not len(some):
+        steps, other = steps[inside], other[inside]
+        if not len(steps):
             return float("nan")
-        simulated = self.stepper.steps(self.before[some], self.actions[other])
-        return _mean(error_sizes(simulated, self.after[some], self.scale))
+        simulated = self.stepper.steps(self.before[steps], self.actions[other])
+        return _mean(error_sizes(simulated, self.after[steps], self.scale))
 
     def _verdict(
         self, fits: bool, stray: Array, labels: tuple[str, ...], reference: Demonstrations | None
@@ -163,7 +163,7 @@ class _Replay:
         """(verdict, in words)."""
         by_shift, here = self.by_shift, self.by_shift[0]
         shift = min((-1, 1), key=lambda s: np.nan_to_num(by_shift[s], nan=np.inf))
-        if here > TOLERANCE and by_shift[shift] < min(0.4 * here, KNOWN):
+        if here > TOLERANCE and by_shift[shift] < min(0.4 * here, KNOWN_DYNAMICS):
             row = "next" if shift > 0 else "previous"
             return SHIFTED, (
                 f"shifted by one: a step fits with the action of the {row} row (error {by_shift[shift]:.2g}, without "
@@ -173,12 +173,12 @@ class _Replay:
             return JOINED, _stray_text(self.demos, stray)
         if fits:
             return FITS, f"fits: a replayed step lands {here:.2g} of a usual change away from the recorded one"
-        drawn = self.chosen[self.random]
-        sample = Sample(self.before[drawn], self.actions[drawn], self.after[drawn])
+        at_random = self.chosen[self.random]
+        sample = Sample(self.before[at_random], self.actions[at_random], self.after[at_random])
         explanation = diagnose(self.stepper, sample, labels, here, reference)
         if explanation is not None:
             return UNITS, f"another unit or order: {explanation} (error {here:.2g})"
-        if here <= KNOWN and here < 0.7 * np.nan_to_num(by_shift[shift], nan=np.inf):
+        if here <= KNOWN_DYNAMICS and here < 0.7 * np.nan_to_num(by_shift[shift], nan=np.inf):
             return VERSION, (
                 f"another simulator version: a replayed step lands {here:.2g} of a usual change away (0 is the same "
                 f"simulator, 1 another task). What is learned from it may be off by as much"
@@ -296,10 +296,10 @@ def check_grid(demos: Demonstrations, grid: Any) -> Check:
 
 def probability(grid: Any, before: Array, actions: Array, after: Array) -> Array:
     """(n,) of moving from a state to another with an action, under the exact model."""
-    known = (actions >= 0) & (actions < grid.n_actions)
-    safe = np.where(known, actions, 0)
+    valid = (actions >= 0) & (actions < grid.n_actions)
+    safe = np.where(valid, actions, 0)
     reached = grid.targets[before] == after[:, None]
-    return np.where(known, (reached * grid.outcome_probabilities[before, safe]).sum(axis=1), 0.0)
+    return np.where(valid, (reached * grid.outcome_probabilities[before, safe]).sum(axis=1), 0.0)
 
 
 def _mean_log(demos: Demonstrations, grid: Any, before: Array, after: Array, shift: int) -> float:

@@ -29,15 +29,15 @@ from tacit.envs.registry import is_flat
 
 Array = NDArray[Any]
 PROBES = 120
-"""Steps of the environment's own, plus three per entry of an observation."""
-SHOWN = 1e-4
+"""Number of the environment's own steps that are taken, plus three per entry of an observation."""
+VISIBLE = 1e-4
 """Largest deviation, in units of its spread, of a number of the state that an observation shows."""
 NOT_PHYSICAL = ("rng", "steps", "step", "time", "elapsed", "seed", "episode")
 """Parts of a state that no observation shows and that do not matter for one step."""
 
 
 class Outcome(NamedTuple):
-    """What one step gives."""
+    """The result of one step."""
 
     observation: Array
     reward: float
@@ -67,7 +67,7 @@ class Stepper:
         return ~np.asarray(np.isclose(np.abs(table), self._limits, rtol=1e-6, atol=0.0).any(axis=1))
 
     def step(self, observation: Array, action: Any) -> Outcome:
-        """What the action leads to from there. Randomness of the environment stays in it."""
+        """The result of an action from this observation. The environment's randomness is part of it."""
         self._put(np.atleast_1d(np.asarray(observation, np.float64)))
         outcome = _step(self.env, action)
         if outcome.terminated:
@@ -75,7 +75,7 @@ class Stepper:
         return outcome
 
     def steps(self, observations: Array, actions: Sequence[Any] | Array) -> Array:
-        """(n, entries) what the actions lead to."""
+        """(n, entries) observations that the actions lead to."""
         outcomes = [self.step(o, a) for o, a in zip(observations, actions, strict=True)]
         return rows_of(outcomes)
 
@@ -86,9 +86,9 @@ class Stepper:
         clear = np.flatnonzero(self.shows(own.before))
         if len(clear) < 10:
             return float("inf")
-        some = clear[np.linspace(0, len(clear) - 1, min(60, len(clear))).astype(int)]
-        again = self.steps(own.before[some], [own.actions[i] for i in some])
-        return float(np.quantile(error_sizes(again, after[some], change_scale(own.before, after)), 0.95))
+        subset = clear[np.linspace(0, len(clear) - 1, min(60, len(clear))).astype(int)]
+        again = self.steps(own.before[subset], [own.actions[i] for i in subset])
+        return float(np.quantile(error_sizes(again, after[subset], change_scale(own.before, after)), 0.95))
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> Array:
@@ -156,10 +156,10 @@ def find_stepper(env: gym.Env[Any, Any]) -> Stepper | None:
     if not mapping.useful:
         return None
 
-    def found(observation: Array) -> None:
+    def inferred(observation: Array) -> None:
         access.set(mapping.state(observation))
 
-    return Stepper(env, found, own, mapping.hidden)
+    return Stepper(env, inferred, own, mapping.hidden)
 
 
 def _attribute_state(env: gym.Env[Any, Any]) -> StateAccess | None:
@@ -219,7 +219,7 @@ class _Mapping:
         clipped[:, clipped.mean(axis=0) > 0.9] = False
         table = np.stack([self._flat(state) for state in states])
         self.matrix = np.zeros((table.shape[1], rows.shape[1]))
-        self.shown = np.zeros(table.shape[1], bool)
+        self.visible = np.zeros(table.shape[1], bool)
         solution = np.linalg.lstsq(rows, table, rcond=None)[0].T if table.size else self.matrix
         rounded = np.where(np.abs(solution - np.round(solution)) < 1e-3, np.round(solution), solution)
         for k in range(table.shape[1]):
@@ -227,17 +227,17 @@ class _Mapping:
             difference = rows - table[:, k : k + 1]
             difference[:, own.before.shape[1] : -1] = _wrapped(difference[:, own.before.shape[1] : -1])
             difference[:, : own.before.shape[1]][clipped] = 0.0
-            equal = np.abs(difference).max(axis=0) <= SHOWN * spread
+            equal = np.abs(difference).max(axis=0) <= VISIBLE * spread
             if equal[:-1].any():
-                self.matrix[k], self.shown[k] = np.eye(rows.shape[1])[np.argmax(equal)], True
+                self.matrix[k], self.visible[k] = np.eye(rows.shape[1])[np.argmax(equal)], True
                 continue
             for weights in (rounded[k], solution[k]):
-                if np.abs(rows @ weights - table[:, k]).max() <= SHOWN * spread:
-                    self.matrix[k], self.shown[k] = weights, True
+                if np.abs(rows @ weights - table[:, k]).max() <= VISIBLE * spread:
+                    self.matrix[k], self.visible[k] = weights, True
                     break
         labels = [f"{name}[{i}]" for name in self.names for i in range(np.size(self.template[name]))]
-        self.hidden = tuple(label for label, shown in zip(labels, self.shown, strict=True) if not shown)
-        self.useful = bool(self.shown.any())
+        self.hidden = tuple(label for label, visible in zip(labels, self.visible, strict=True) if not visible)
+        self.useful = bool(self.visible.any())
 
     def _row(self, observations: Array) -> Array:
         """(n, entries + angles + 1)"""
@@ -249,8 +249,8 @@ class _Mapping:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def state(self, observation: Array) -> dict[str, Array]:
-        shown = self.matrix @ self._row(observation[None])[0]
-        values = np.where(self.shown, shown, self._flat(self.template))
+        visible = self.matrix @ self._row(observation[None])[0]
+        values = np.where(self.visible, visible, self._flat(self.template))
         state, at = dict(self.template), 0
         for name in self.names:
             old = self.template[name]

@@ -220,8 +220,8 @@ class _Steps:
 
         top = sorted(sorted(varying, key=stands_out, reverse=True)[:PAIRED])
         unlike |= {pair: self._unlike(members, pair) for pair in itertools.combinations(top, 2)}
-        found = [_split(inputs, values, most, exactly) for inputs, values in unlike.items()]
-        return [split for split in found if split is not None]
+        splits = [_split(inputs, values, most, exactly) for inputs, values in unlike.items()]
+        return [split for split in splits if split is not None]
 
     def _unlike(self, members: Array, inputs: tuple[int, ...]) -> Array:
         """(members,) the median distance (1) to the others."""
@@ -285,14 +285,14 @@ class _Steps:
         typical = shares[kept[members]].mean(axis=0)
         of_others = kept[self.trajectory]
         usual = float(split.unlike[kept[members]].mean())
-        found = []
+        described = []
         for i in np.flatnonzero(split.upper):
             more = self._more_often(members, split.inputs, int(members[i]), shares[i] > typical)
             places = tuple(
                 Place(self.names[j], *_ninety(self.table[more, j]), *_ninety(self.table[of_others, j]))
                 for j in split.inputs
             )
-            found.append(
+            described.append(
                 Suspect(
                     int(members[i]),
                     places,
@@ -303,7 +303,7 @@ class _Steps:
                     tuple(also),
                 )
             )
-        return found
+        return described
 
     def _more_often(self, members: Array, inputs: tuple[int, ...], trajectory: int, cells: Flags) -> Array:
         """Rows of the trajectory's steps in these cells, where it is more often than the others."""
@@ -318,9 +318,9 @@ class _Steps:
 
 def _median_distance(shares: Array, others: Array) -> Array:
     """(n,) median distance (1) of each of n trajectories from some of them, itself left out."""
-    some = others[np.unique(np.linspace(0, len(others) - 1, min(REFERENCES, len(others))).astype(int))]
-    distance = np.stack([0.5 * np.abs(shares - shares[j]).sum(axis=1) for j in some], axis=1)
-    distance[some, np.arange(len(some))] = np.nan
+    references = others[np.unique(np.linspace(0, len(others) - 1, min(REFERENCES, len(others))).astype(int))]
+    distance = np.stack([0.5 * np.abs(shares - shares[j]).sum(axis=1) for j in references], axis=1)
+    distance[references, np.arange(len(references))] = np.nan
     distance[np.isnan(distance).all(axis=1)] = 1.0  # like nobody else
     return np.asarray(np.nanmedian(distance, axis=1))
 

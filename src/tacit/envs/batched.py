@@ -23,7 +23,7 @@ Seeds = int | list[int | None] | None
 
 
 class Step(NamedTuple):
-    """What one step of N copies gives. All arrays are fresh: the next step does not change them."""
+    """The result of one step of N copies. All arrays are fresh: the next step does not change them."""
 
     obs: Array
     """(N, obs) what to act on next: of a new episode where the old one ended."""

@@ -36,7 +36,7 @@ BUILT_IN = (
 Options = dict[str, Any]
 """Keyword arguments of an environment, or of one `reset`."""
 Info = dict[str, Any]
-"""What `reset` and `step` tell besides: "cost", the true one, and in a vector environment "final_obs", "final_info"."""
+"""The info of `reset` and `step`: the true "cost", and in a vector environment "final_obs" and "final_info"."""
 ENTRY_POINTS = "tacit.environments"
 """Group of the entry points of other packages."""
 
@@ -69,7 +69,7 @@ class DemonstrationFormat:
     """A file format in which a family stores demonstrations. Functions are named "module:function"."""
 
     suffix: str
-    """How the names of its files end."""
+    """Ending of its file names."""
     load: str
     """(path) -> Demonstrations"""
     save: str

@@ -73,7 +73,7 @@ class Judge:
         self.low, self.high = _seen_range(cost, seen)
 
     def judge(self, obs: Array, act: Array | None = None) -> Judgement:
-        """Of rows of observations (n, ...) and, if the cost reads them, of actions (n, ...)."""
+        """Judge rows of observations (n, ...) and, if the cost reads them, of actions (n, ...)."""
         if isinstance(self.cost, TableCost):
             return self._judge_table(self.cost, np.asarray(obs), act)
         cost = self.cost
@@ -91,8 +91,8 @@ class Judge:
 
     def _judge_table(self, cost: TableCost, obs: Array, act: Array | None) -> Judgement:
         sound: Flags = np.all(np.isfinite(obs).reshape(len(obs), -1), axis=-1)
-        known = obs if sound.all() else np.where(sound.reshape(-1, *[1] * (obs.ndim - 1)), obs, cost.cells[0])
-        values = np.asarray(cost(known, act if cost.reads_actions else None), dtype=np.float64)
+        sound_obs = obs if sound.all() else np.where(sound.reshape(-1, *[1] * (obs.ndim - 1)), obs, cost.cells[0])
+        values = np.asarray(cost(sound_obs, act if cost.reads_actions else None), dtype=np.float64)
         reasons = tuple("" if fine else "the observation is not finite" for fine in sound)
         return Judgement(np.where(sound, values, highest(cost)), reasons)
 

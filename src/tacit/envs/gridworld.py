@@ -218,8 +218,8 @@ class GridworldEnv(_World, gym.Env[np.ndarray | np.int64, np.int64]):
 
     def render(self) -> Any:
         """Text or picture, as `render_mode` says."""
-        drawn = self._draw(None if self._state is None else [self._state])
-        return None if drawn is None else drawn[0]
+        pictures = self._draw(None if self._state is None else [self._state])
+        return None if pictures is None else pictures[0]
 
 
 for _environment in (GridworldEnv, GridworldVectorEnv):

@@ -48,8 +48,8 @@ def identify(env: Any) -> Identified:
     if isinstance(env, VectorEnv):
         return _of_vector(env)
     if isinstance(env, gym.Env):
-        known = _registered(env.spec) if _as_made(env) else None
-        return known or _local(_copier(env), type(env.unwrapped).__name__, None)
+        registered = _registered(env.spec) if _as_made(env) else None
+        return registered or _local(_copier(env), type(env.unwrapped).__name__, None)
     if callable(env):
         return _of_factory(env, None)
     raise UserError(f"{type(env).__name__} is not an environment: {WANTED}")
@@ -98,12 +98,12 @@ def _as_made(env: gym.Env[Any, Any]) -> bool:
     return spec.max_episode_steps == gym.registry[spec.id].max_episode_steps
 
 
-def _registered(spec: Any, known: tuple[str | None, Options] | None = None) -> Identified | None:
-    """By the id and options of a spec; None where it is not registered, or an option cannot be written down."""
+def _registered(spec: Any, made_from: tuple[str | None, Options] | None = None) -> Identified | None:
+    """The environment by the id and options of its spec; None if it is not registered or an option is no plain data."""
     if spec is None or spec.id not in gym.registry:
         return None
     usual = gym.registry[spec.id].kwargs
-    env_id, options = known or (spec.id, {k: v for k, v in spec.kwargs.items() if k not in {*NO_OPTIONS, *usual}})
+    env_id, options = made_from or (spec.id, {k: v for k, v in spec.kwargs.items() if k not in {*NO_OPTIONS, *usual}})
     changed = [key for key, value in usual.items() if key in spec.kwargs and spec.kwargs[key] is not value]
     options |= {key: spec.kwargs[key] for key in changed if key not in NO_OPTIONS}
     try:
@@ -113,7 +113,7 @@ def _registered(spec: Any, known: tuple[str | None, Options] | None = None) -> I
 
 
 def _copier(env: gym.Env[Any, Any]) -> Factory:
-    """A function that copies the object, which nobody knows how to make again."""
+    """A function that copies the object, because it is not known how to make another one."""
     try:
         copy.deepcopy(env)
     except Exception as error:  # whatever its parts raise

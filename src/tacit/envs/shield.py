@@ -25,7 +25,7 @@ Predict = Callable[[Any, Array], Sequence[Any] | Array]
 """(observation, actions (n, ...)) -> the n observations that they would lead to."""
 WhenStuck = Literal["stop", "least_cost", "pass"]
 WATCHERS = (RecordVideo, HumanRendering)
-"""Wrappers that show what happens: a trial does not happen."""
+"""Wrappers that record or show steps. They are left out of a trial, which is not a real step."""
 
 
 class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
@@ -177,8 +177,8 @@ class ShieldWrapper(gym.Wrapper[Any, Any, Any, Any]):
             return np.asarray(self.instead)[None]
         if self._discrete is not None:
             return self._discrete
-        drawn = self._rng.uniform(self._low, self._high, (self.candidates, *self._low.shape))
-        return drawn.astype(self.env.action_space.dtype)
+        choices = self._rng.uniform(self._low, self._high, (self.candidates, *self._low.shape))
+        return choices.astype(self.env.action_space.dtype)
 
     def _distances(self, choices: Array, asked: Array) -> Array:
         """(n,) how far each choice is from what was asked for."""
@@ -283,7 +283,7 @@ def _copied_around(env: Any, inner: Any) -> Any:
         # The spaces are large, and no step changes them.
         kept = {key: value for key, value in vars(wrapper).items() if isinstance(value, gym.Space)}
         own = {key: value for key, value in vars(wrapper).items() if key not in kept and key != "env"}
-        known = {id(wrapper.env): inner, id(wrapper): twin, id(env.unwrapped): inner.unwrapped}
-        vars(twin).update(kept, env=inner, **copy.deepcopy(own, known))
+        copies = {id(wrapper.env): inner, id(wrapper): twin, id(env.unwrapped): inner.unwrapped}
+        vars(twin).update(kept, env=inner, **copy.deepcopy(own, copies))
         inner = twin
     return inner

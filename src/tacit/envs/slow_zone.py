@@ -59,7 +59,7 @@ class SlowZone(Task):
         return rng.uniform([0.0, 0.0], [1.0, 1.0])
 
     def advance(self, state: Array, actions: Array) -> Moved:
-        """Drive on; nobody drives backwards."""
+        """Drive on. Speeds are never negative."""
         v = np.clip(state[:, 1] + DT * ACCELERATION * actions[:, 0], 0.0, TOP_SPEED)
         reached = np.stack([state[:, 0] + DT * v, v], axis=1)
         return Moved(reached, DT * v, np.zeros(len(state), np.bool_))

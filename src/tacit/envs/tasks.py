@@ -32,7 +32,7 @@ METADATA = {"render_modes": ["rgb_array"], "render_fps": 20}
 
 
 class Moved(NamedTuple):
-    """What one step does to N copies."""
+    """The result of one step of N copies, before any reset."""
 
     state: Array
     """(N, state)"""

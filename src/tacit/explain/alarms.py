@@ -19,11 +19,11 @@ from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 TOO_FEW = 5
 """Number of demonstrations below which nothing can be held out."""
 LOST = 0.15
-"""Part of the demonstrators' discounted return that a good learner does not lack."""
+"""Share of the demonstrators' discounted return that a good learner may lack at most."""
 GAINED = 0.1
-"""Part of their discounted return that it must earn more, to be worth a note."""
+"""Share of their discounted return that a learner must earn on top, to be worth a note."""
 BEGINNER = 0.1
-"""Part of the demonstrators' return that a competent agent without constraint does not lack."""
+"""Share of the demonstrators' return that a competent agent without constraint may lack at most."""
 STILL_ABOVE = 0.03
 """Share of the learner's steps that may be above the threshold, beyond that of the demonstrations."""
 
@@ -48,29 +48,29 @@ def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
     demos = table.get("demonstrations", {})
     if all(as_mapping(demos.get("return")).get(key) == 0 for key in ("value", "se")):
         demos = {}  # logs without rewards: what their demonstrators earn is not known
-    found = [
+    raised = [
         *_evidence(summary, last),
         *_competence(first, demos),
         *_convergence(metrics),
         *_income(table.get("learned", {}), demos),
     ]
-    return sorted(found, key=lambda one: one.level)
+    return sorted(raised, key=lambda one: one.level)
 
 
 def _evidence(summary: Summary, last: Record) -> list[Alarm]:
-    found = []
+    raised = []
     if last.get("dual/terms") == 0:
         text = "no constraint was found. Agents that follow the reward do nothing that the demonstrators clearly "
         text += (
             "avoid. Perhaps nothing is forbidden that pays, or the cost's inputs do not show it. Name other inputs, "
         )
-        found.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
+        raised.append(Alarm("alarm", "nothing found", text + "or collect more demonstrations."))
     count = as_mapping(summary.get("demonstrations")).get("trajectories")
     if is_number(count) and count < TOO_FEW:
         text = f"there {'is' if count == 1 else 'are'} only {int(count)} demonstration{'' if count == 1 else 's'}: too "
         text += "few to hold any out, so what is missing from them by chance looks forbidden. Collect at least 10."
-        found.append(Alarm("alarm", "few demonstrations", text))
-    return found
+        raised.append(Alarm("alarm", "few demonstrations", text))
+    return raised
 
 
 def _competence(first: Record, demos: Record) -> list[Alarm]:

@@ -16,7 +16,7 @@ AGENTS = ("learned", "stochastic")
 
 
 def rule_of(run: Run) -> str | None:
-    """What is forbidden, as `tacit explain` wrote it down; None for a run that has no explanation."""
+    """The rule that `tacit explain` has written; None for a run without an explanation."""
     if not (run.path / "explanation.json").exists():
         return None
     explanation = run.read("explanation.json")
@@ -25,7 +25,7 @@ def rule_of(run: Run) -> str | None:
 
 
 def in_brief(run: Run) -> list[str]:
-    """The rule and what the agent does, of a finished run: as many lines as there are of these."""
+    """The rule of a finished run, and what its agent does, one line each if they are known."""
     try:
         summary, rule = run.read("summary.json"), rule_of(run)
     except UserError as error:

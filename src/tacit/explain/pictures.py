@@ -45,7 +45,7 @@ class Picture:
     threshold: float
     sample: Sample
     base: Array
-    """(width,) what the features have that are not drawn."""
+    """(width,) values of the features that are not drawn."""
     fixed: tuple[str, ...] = ()
     """Features that are not drawn, but that the clause names."""
     truth: Bound | None = None
@@ -60,7 +60,7 @@ class Picture:
 
     @property
     def caption(self) -> str:
-        """What to see, in words."""
+        """Caption: what the picture shows."""
         words = []
         if len(self.features) == 2:
             words.append("Darker is more costly. Dots are demonstrated states, crosses are states that agents tried.")
@@ -81,7 +81,7 @@ class Picture:
         return {"features": list(self.features), "title": self.title, "caption": self.caption}
 
     def draw(self, format: Format = "svg", described: bool = True) -> bytes:
-        """`described`: with the words in the file, for those who do not see the picture."""
+        """The picture as bytes. With `described`, the file has a description for people who cannot see it."""
         description = f"{self.title}. {self.caption}" if described else ""
         return self._curve(format, description) if len(self.features) == 1 else self._plane(format, description)
 
@@ -135,8 +135,8 @@ class Picture:
 
     def _window(self, places: Sequence[int]) -> Window:
         """Nearly all states, and every disc that the rule puts into this plane."""
-        shown = [np.concatenate([self.sample.tried[:, place], self.sample.expert[:, place]]) for place in places]
-        ends = [_ends(values) for values in shown]
+        along = [np.concatenate([self.sample.tried[:, place], self.sample.expert[:, place]]) for place in places]
+        ends = [_ends(values) for values in along]
         for region in (region for clause in self.rule.clauses for region in clause.regions):
             outer = region.high or region.low
             if isinstance(region, Distance) and set(region.features) == set(self.features) and outer is not None:
@@ -172,7 +172,7 @@ def pictures_of(explanation: FeatureExplanation, cost: LearnedCost, sample: Samp
     rejected = tried[cost.of_rows(tried) > explanation["threshold"]]
     chosen: dict[tuple[str, ...], Picture] = {}
     for clause in rule.clauses:
-        pair = _drawn(clause, columns)
+        pair = _features_to_draw(clause, columns)
         fixed = tuple(name for name in clause.features if name not in pair)
         base, covered = median.copy(), rejected[clause.holds(rejected, columns)]
         for name in fixed if len(covered) else ():
@@ -188,7 +188,7 @@ def pictures_of(explanation: FeatureExplanation, cost: LearnedCost, sample: Samp
     return kept[:MOST_PICTURES]
 
 
-def _drawn(clause: Clause, columns: Columns) -> tuple[str, ...]:
+def _features_to_draw(clause: Clause, columns: Columns) -> tuple[str, ...]:
     """The feature or the two features of a clause that are drawn, in the order of the cost's inputs."""
     return _ordered(clause.regions[0].features if clause.regions else clause.features[:2], columns)
 
@@ -208,7 +208,7 @@ def _terms(cost: Any, tried: Array) -> list[tuple[str, ...]]:
 def _widest(cost: LearnedCost, tried: Array, columns: Columns) -> tuple[str, ...]:
     """The two features along which the cost changes most."""
     base = np.median(tried, axis=0)
-    some = tried[:: max(1, len(tried) // 500)]
-    change = {name: float(np.std(cost.profile(name, some[:, column], base))) for name, column in columns.items()}
+    subset = tried[:: max(1, len(tried) // 500)]
+    change = {name: float(np.std(cost.profile(name, subset[:, column], base))) for name, column in columns.items()}
     most = sorted(columns, key=lambda name: -change[name])[:2]
     return _ordered(most, columns)

@@ -26,7 +26,7 @@ FIRST, FINEST = 0.25, 0.001
 COARSE = 400
 """Number of states of each kind for the first steps."""
 STEEPEST = 0.1
-"""A slope is at least so far from both axes, as the sine of an angle."""
+"""Smallest angle between a slope and an axis, as its sine."""
 ROUND = 0.1
 """Logarithm of the ratio of an ellipse's axes below which it is a disc."""
 LARGEST = 0.75
@@ -83,7 +83,7 @@ def _products(data: Data, pair: Pair, columns: Columns) -> list[Region]:
 
 
 def walk(region: R, data: Data, columns: Columns) -> R:
-    """The region, moved while it gains."""
+    """The region after moves, each of which gains."""
     return _Plane.of(data, region.features, columns).walk(region, first=0.04) if len(data.rows) else region
 
 
@@ -104,9 +104,9 @@ class _Plane:
     @classmethod
     def of(cls, data: Data, pair: Pair, columns: Columns) -> _Plane:
         points = data.rows[:, [columns[name] for name in pair]]
-        some = points if len(points) else np.zeros((1, 2))
-        ends = np.stack([some.min(axis=0), some.max(axis=0)])
-        middle = np.quantile(some, [0.01, 0.99], axis=0)
+        occupied = points if len(points) else np.zeros((1, 2))
+        ends = np.stack([occupied.min(axis=0), occupied.max(axis=0)])
+        middle = np.quantile(occupied, [0.01, 0.99], axis=0)
         spread = middle[1] - middle[0]
         spread = np.where(spread > 0, spread, np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0))
         return cls(pair, points, data.weights, spread, ends, middle)

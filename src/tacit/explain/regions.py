@@ -54,7 +54,7 @@ class Region:
 
     @property
     def length(self) -> int:
-        """How many numbers the words have, and one more: a region is harder to read than a bound."""
+        """Number of numbers in the words, plus 1, because a region is harder to read than a bound."""
         return 1 + (self.low is not None) + (self.high is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def interval(name: str, low: float | None, high: float | None) -> str:
 
 
 def region_from_json(entry: Record) -> Region:
-    """What `to_json` gave. KeyError, TypeError or ValueError if it is no region."""
+    """Inverse of `to_json`. KeyError, TypeError or ValueError if it is no region."""
     first, second = (str(name) for name in entry["features"])
     low, high = (None if entry[end] is None else float(entry[end]) for end in ("low", "high"))
     lower, upper = (None if value is None else float(value) for value in entry["demonstrated"])

@@ -64,7 +64,7 @@ class Clause:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What the clause is about, in order."""
+        """Names of the features in the clause, in order."""
         named = [(one.feature,) if isinstance(one, Bound) else one.features for one in self.conditions]
         return tuple(dict.fromkeys(name for names in named for name in names))
 
@@ -78,7 +78,7 @@ class Clause:
 
     @property
     def length(self) -> int:
-        """One for each bound; see `Region.length`."""
+        """Length of the clause: 1 per bound; see `Region.length`."""
         return sum(1 if isinstance(one, Bound) else one.length for one in self.conditions)
 
     def holds(self, rows: Array, columns: Columns) -> Mask:
@@ -105,7 +105,7 @@ class Clause:
 
     @classmethod
     def from_json(cls, entry: Record) -> Clause:
-        """What `to_json` gave, or what older versions wrote, who knew no regions."""
+        """Inverse of `to_json`. It also reads files of older versions, which had no regions."""
         regions = [region_from_json(one) for one in entry.get("regions", ())]
         return cls((*regions, *(Bound.from_json(one) for one in entry["bounds"])), float(entry["share"]))
 
@@ -116,7 +116,7 @@ class Rule:
 
     clauses: tuple[Clause, ...]
     otherwise: str = NOTHING
-    """The words for no clause at all."""
+    """The words for a rule without clauses."""
 
     def holds(self, rows: Array, columns: Columns) -> Mask:
         """(n,) whether rows (n, width) are forbidden."""

@@ -68,8 +68,8 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         return Rule(())
     tried = sample.tried
     part, theirs = parts(len(tried)), parts(len(sample.expert))
-    known = Data.of(tried[part < 3], forbidden[part < 3], sample.expert)
-    fitted = choosing = known
+    fit_and_choose = Data.of(tried[part < 3], forbidden[part < 3], sample.expert)
+    fitted = choosing = fit_and_choose
     if forbidden[part < 2].any() and forbidden[part == 2].sum() >= ENOUGH:
         fitted = Data.of(tried[part < 2], forbidden[part < 2], sample.expert[theirs != 2])
         choosing = Data.of(tried[part == 2], forbidden[part == 2], sample.expert[theirs == 2])
@@ -80,8 +80,10 @@ def fit(forbidden: Mask, sample: Sample, columns: Columns, cost: Any = None) -> 
         clauses = _pruned(search.clauses(fitted, choosing), choosing, columns)
         gain = choosing.total(clauses, columns)
         best = (gain, clauses) if gain > best[0] else best
-    clauses = search.improved(best[1], known)
-    clauses = [rounded(clause, _others(clauses, i, known, columns), columns) for i, clause in enumerate(clauses)]
+    clauses = search.improved(best[1], fit_and_choose)
+    clauses = [
+        rounded(clause, _others(clauses, i, fit_and_choose, columns), columns) for i, clause in enumerate(clauses)
+    ]
     clauses = [with_evidence(clause, sample, columns) for clause in clauses]
     return Rule(tuple(_in_order(clauses, tried[forbidden], columns)), otherwise=NO_RULE)
 

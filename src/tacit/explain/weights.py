@@ -38,7 +38,7 @@ class Data:
         return cls(rows, np.concatenate([ours, theirs]), rejected)
 
     def without(self, clauses: Sequence[Clause], columns: Columns) -> Data:
-        """What no clause covers yet."""
+        """The states that these clauses do not cover."""
         covered = Rule(tuple(clauses)).holds(self.rows, columns)
         return replace(self, rows=self.rows[~covered], weights=self.weights[~covered])
 
@@ -57,7 +57,7 @@ class Data:
         return replace(self, weights=np.where(wanted, max(factor, 1.0), 1.0) * self.weights)
 
     def thinned(self, most: int = SEARCHED) -> Data:
-        """At most so many of the states to cover, and of the others, with their weight."""
+        """A part of the states to cover, and of the others, with the same total weight."""
         kept, weights = [], self.weights.copy()
         for kind in (self.weights > 0, self.weights <= 0):
             places = np.flatnonzero(kind)

@@ -151,7 +151,7 @@ def _bound_lines(bound: Bound, alone: bool) -> list[str]:
 
 
 def _region_lines(region: Region) -> list[str]:
-    """How near the demonstrations come."""
+    """Lines on how near the demonstrations come to the region."""
     edges = zip(region.demonstrated, (region.low, region.high), strict=True)
     below, above = (None if value is None else beside(value, *([] if end is None else [end])) for value, end in edges)
     if isinstance(region, Distance):

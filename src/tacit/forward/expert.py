@@ -97,7 +97,7 @@ OFTEN = 0.1
 
 
 def _warn_of_violations(row: Row) -> None:
-    """Demonstrations are drawn until enough of them keep to the constraint: the summary of those shows nothing."""
+    """Warn of an expert that often violates. Its demonstrations do not show it: they are the other episodes."""
     violating = row.get("violation_rate_episode", {}).get("value", 0.0)
     if violating > OFTEN:
         logger.warning(

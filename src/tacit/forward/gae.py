@@ -27,7 +27,10 @@ def gae(
     lam: jax.Array | float,
     kept: jax.Array | None = None,
 ) -> jax.Array:
-    """Advantages (T, N) from rewards, V(s_t), V(s'_t), terminated and done, and what is kept, each (T, N)."""
+    """Advantages (T, N) from rewards, V(s_t), V(s'_t), terminated and done, each (T, N).
+
+    `kept` (T, N) is the share of its future that each step keeps; None: all of it.
+    """
     if kept is not None:
         next_values = kept * next_values
     deltas = rewards + gamma * jnp.where(terminated, 0.0, next_values) - values

@@ -32,7 +32,7 @@ class Running:
 
 
 def running(shape: tuple[int, ...] = ()) -> Running:
-    """No samples yet."""
+    """Statistics of no samples."""
     return Running(np.zeros(shape), np.ones(shape))
 
 

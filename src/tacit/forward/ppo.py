@@ -42,7 +42,7 @@ __all__ = ["Config", "State", "init", "iterate", "learn", "policy_of", "resume",
 
 Metrics = dict[str, float]
 QUIET = 2.0
-"""What the last update takes from the log standard deviation where log_std_final bounds it."""
+"""Amount by which the last update lowers the log standard deviation, if log_std_final bounds it."""
 
 
 @dataclass(frozen=True)

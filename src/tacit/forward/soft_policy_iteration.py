@@ -37,9 +37,9 @@ class Plan:
     """A soft-optimal policy and its values. With a horizon T: value (T+1, S), q and log_policy (T, S, A)."""
 
     value: np.ndarray
-    """(S,)"""
+    """(S,) soft values V."""
     q: np.ndarray
-    """(S, A)"""
+    """(S, A) soft action values Q."""
     log_policy: np.ndarray
     """(S, A); rows of terminal states are uniform and never used."""
     residual: float

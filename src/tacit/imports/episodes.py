@@ -161,11 +161,11 @@ def _surprise(reading: Reading, shift: int, target: Target) -> float:
     pairs = _pairs(reading)
     if not pairs:
         return 1.0 if shift else 0.5
-    some = np.random.default_rng(0).permutation(len(pairs))[:TESTED]
+    subset = np.random.default_rng(0).permutation(len(pairs))[:TESTED]
     scale = _scale(reading)
     values = [
         target.surprise(e.observations[t], e.actions[t + shift], e.observations[t + 1], scale)
-        for e, t in (pairs[i] for i in some)
+        for e, t in (pairs[i] for i in subset)
     ]
     return float(np.mean(values))
 
@@ -316,8 +316,8 @@ def _ends(
         facts.ends = f"{choices.terminated}, as chosen"
         limit = horizon or longest
         return [choices.terminated == "all" or (choices.terminated == "short" and d.length < limit) for _, d in kept]
-    known = [draft.ended is not None for _, draft in kept]
-    if all(known):
+    recorded = [draft.ended is not None for _, draft in kept]
+    if all(recorded):
         facts.ends = "as recorded"
     elif all(i in words for i, draft in kept if draft.ended is None):
         facts.ends = "by the environment's word"

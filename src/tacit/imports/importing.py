@@ -100,12 +100,12 @@ def _imported(paths: Sequence[str], choices: Choices, target: Target | None) -> 
 
 
 def _check_choices(choices: Choices) -> None:
-    for option, value, known in (
+    for option, value, allowed in (
         ("--terminated", choices.terminated, TERMINATED),
         ("--rewards", choices.rewards, REWARDS),
     ):
-        if value is not None and value not in known:
-            raise UserError(f"{option} is one of {', '.join(known)}, not {value!r}")
+        if value is not None and value not in allowed:
+            raise UserError(f"{option} is one of {', '.join(allowed)}, not {value!r}")
     layout = choices.layout
     if layout is not None and layout not in LAYOUTS and not layout.startswith("every:"):
         raise UserError(f"--layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
@@ -345,8 +345,8 @@ def _rows(
     if facts.notes:
         rows["remarks"] = "; ".join(facts.notes)
     if target is None:
-        found = [*statistics(demos), *shortness(demos, None)]
-        doubts = [finding.text for finding in found if finding.level == "doubt"]
+        findings = [*statistics(demos), *shortness(demos, None)]
+        doubts = [finding.text for finding in findings if finding.level == "doubt"]
         rows["doubtful"] = "; ".join(doubts) if doubts else ""
         rows["environment"] = "none given: nothing was compared (--env ENV replays the steps)"
     return {key: text for key, text in rows.items() if text}

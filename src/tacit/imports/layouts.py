@@ -42,8 +42,8 @@ def understand(content: Any, where: str, choices: Choices) -> Reading:
         inner = [(name, _unwrapped(entry)) for name, entry in inner if isinstance(entry, dict | list)]
         inner = [(name, entry) for name, entry in inner if not isinstance(entry, dict) or _has_roles(entry, choices)]
         if inner:
-            each = replace(choices, whole=True)
-            parts = [understand(entry, f"{where}, {name}", each) for name, entry in inner]
+            one_episode = replace(choices, whole=True)
+            parts = [understand(entry, f"{where}, {name}", one_episode) for name, entry in inner]
             return _joined("list of episodes", parts)
         raise NoEpisodes(f"{where} has no observations and actions; it has {listed(content) or 'nothing'}")
     if isinstance(content, np.ndarray):

@@ -106,11 +106,11 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
     if limit is not None and steps > limit and steps % limit == 0 and rows == steps:
         note = f"nothing marks the episodes: cut every {limit} steps, the environment's time limit"
         return _between(range(0, steps, limit), steps), "the time limit", [note]
-    found = jumps(roles["observations"][:steps])
-    if len(found) and not choices.whole:
+    breaks = jumps(roles["observations"][:steps])
+    if len(breaks) and not choices.whole:
         raise UserError(
-            f"{where} can be read in two ways: one episode of {steps} steps, or {len(found) + 1} episodes, because the "
-            f"observations jump at row {found[0]}{' and elsewhere' if len(found) > 1 else ''}. Choose with "
+            f"{where} can be read in two ways: one episode of {steps} steps, or {len(breaks) + 1} episodes, because "
+            f"the observations jump at row {breaks[0]}{' and elsewhere' if len(breaks) > 1 else ''}. Choose with "
             "--layout one-episode, --layout jumps or --layout every:N"
         )
     return [(0, steps)], "nothing", []

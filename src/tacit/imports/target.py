@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tacit.demos.evidence import KNOWN, error_sizes
+from tacit.demos.evidence import KNOWN_DYNAMICS, error_sizes
 from tacit.demos.replay import probability
 from tacit.demos.stepping import Outcome, Stepper, find_stepper
 from tacit.envs.capabilities import capabilities
@@ -50,7 +50,7 @@ class Target:
         if self.grid is not None:
             return None
         stepper = find_stepper(self.built)
-        return None if stepper is None or stepper.own_error > KNOWN else stepper
+        return None if stepper is None or stepper.own_error > KNOWN_DYNAMICS else stepper
 
     @cached_property
     def exact(self) -> bool:
@@ -70,8 +70,8 @@ class Target:
         """How far a recorded step is from the environment's: about 0 if it fits, about 1 or more if not."""
         if self.grid is not None:
             states = self.grid.states_of(np.stack([before, after]))
-            known = not (states < 0).any()
-            chance = probability(self.grid, states[:1], np.array([int(action)]), states[1:])[0] if known else 0.0
+            valid = not (states < 0).any()
+            chance = probability(self.grid, states[:1], np.array([int(action)]), states[1:])[0] if valid else 0.0
             return float(min(2.0, -np.log(chance + 1e-3) / 2.0))
         assert self.stepper is not None
         simulated = self.stepper.steps(before[None], [action])

@@ -1,4 +1,4 @@
-"""Read the numbers of an HDF5 file as nested dicts of arrays. Nothing outside of the file is looked at.
+"""Read the numbers of an HDF5 file as nested dicts of arrays. No other file is read.
 
 Groups are dicts, datasets of numbers are arrays; words, pictures of more than three axes and attributes are left out.
 """

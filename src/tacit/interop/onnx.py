@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 OPSET = 18
 IR_VERSION = 9
-"""Old enough for every current runtime."""
+"""Version of the file format, old enough for every current runtime."""
 
 
 class _Graph:

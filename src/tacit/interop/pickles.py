@@ -31,7 +31,7 @@ from tacit.errors import UserError
 from tacit.run.storage import may_unpack, read_bytes
 
 DEEPEST = 100
-"""Lists within lists. A list that contains itself has no end."""
+"""Deepest nesting of lists. A list that contains itself has no end."""
 RECORDS = {
     ("imitation.data.types", "Trajectory"),
     ("imitation.data.types", "TrajectoryWithRew"),
@@ -60,7 +60,7 @@ class Name:
 
 
 class Holder:
-    """What will be an array or a type once the file has said all about it."""
+    """Stands for an array or a type until the file has described it completely."""
 
     def __init__(self, value: Any = None, kind: str = "array") -> None:
         self.value, self.kind = value, kind
@@ -188,7 +188,7 @@ _LITERALS = {
 
 
 def _is_record(stack: list[Any]) -> bool:
-    """Do a known class and no arguments lie on top?"""
+    """Whether a known class without arguments is on top of the stack."""
     named = stack[-2] if len(stack) > 1 else None
     return isinstance(named, Name) and (named.module, named.name) in RECORDS and stack[-1] == ()
 

@@ -37,7 +37,7 @@ def pieces(
     batch: int = BATCH,
     lr: float = LR,
 ) -> Iterator[nets.Actor]:
-    """Yields the actor ten times during the fit."""
+    """Yield the actor ten times during the fit."""
     opt_state = optax.scale_by_adam().init(actor)
     steps_per_piece = max(1, steps // PIECES)
     for piece in range(PIECES):

@@ -108,7 +108,7 @@ def descend(
     return net, opt_state, {"inverse/loss": values[-1]}
 
 
-def _drawn(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDArray[Any]:
+def _minibatches(rng: np.random.Generator, rows: NDArray[Any], config: Config) -> NDArray[Any]:
     """Minibatches (backward_steps, batch, d)."""
     if not config.constraint_batch or config.constraint_batch >= len(rows):
         return np.broadcast_to(rows, (config.backward_steps, *rows.shape))
@@ -147,7 +147,7 @@ class RewardCorrection(constraint_net.Classifier):
     config_type = Config
 
     def descend(self, config: Config, state: State, data: Data, rng: np.random.Generator) -> tuple[Net, Any, Metrics]:
-        both = [_drawn(rng, rows, config) for rows in (data.expert, data.learner)]
+        both = [_minibatches(rng, rows, config) for rows in (data.expert, data.learner)]
         hyper = constraint_net.learning_rate(config, state), config.expert_square
         net, opt_state, info = descend(state.params, state.opt_state, *both, hyper)
         return net, opt_state, {key: float(value) for key, value in info.items()}

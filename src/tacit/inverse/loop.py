@@ -97,8 +97,7 @@ class Method(Saving, trainer.Method):
 
     def step(self, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator) -> tuple[Any, Metrics]:
         """The inverse step: (state with a new cost, metrics). By default the cost stays as it is."""
-        cost = self.cost_of(state, config)
-        return state, samples.cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows)
+        return state, {}
 
     def policy_of(self, state: Any) -> Policy:
         return ppo_lagrangian.policy_of(state.forward)
@@ -274,9 +273,12 @@ def inverse_step(
     method: Method, config: Any, state: Any, evidence: Evidence, rng: np.random.Generator, *, moves: bool = True
 ) -> tuple[Any, Metrics]:
     """The method's inverse step, unless the cost is to stay as it is. A sample of the phase is kept."""
-    step = method.step(config, state, evidence, rng) if moves else Method.step(method, config, state, evidence, rng)
-    state = remember(step[0], evidence.phase, rng, method.replay_phases(config))
-    return replace(state, iteration=state.iteration + 1), step[1]
+    state, metrics = method.step(config, state, evidence, rng) if moves else (state, {})
+    if not metrics.keys() >= samples.COST_METRICS:
+        cost = method.cost_of(state, config)
+        metrics = samples.cost_metrics(cost, state.inputs, evidence.expert.rows, evidence.phase.rows) | metrics
+    state = remember(state, evidence.phase, rng, method.replay_phases(config))
+    return replace(state, iteration=state.iteration + 1), metrics
 
 
 def steps_before(config: Any, state: Any) -> int:

@@ -24,7 +24,7 @@ Nothing here looks at the true cost; it is logged as truth/... when the environm
 
     soft_thresholds     features that can be read, beyond the paper's network
     mce_traps           the price of ending an episode, and the guard for a policy that is trapped
-    mce_terms_method    another way to the cost, the default of `tacit learn mce`: a short sum of tables (`terms`)
+    mce_terms_method    another way to the cost, the default of `tacit learn mce`: a short sum of tables
     mce_checks          which settings are refused, and what a run warns of
 """
 
@@ -50,7 +50,7 @@ from tacit.inverse.mce_checks import is_linear
 from tacit.inverse.mce_terms_method import OfTerms
 from tacit.inverse.samples import Expert
 from tacit.policy import Interface
-from tacit.run.naming import History
+from tacit.run.naming import History, Unused
 from tacit.run.trainer import Metrics
 
 if TYPE_CHECKING:
@@ -65,16 +65,9 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Config(loop.Config):
-    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
+class Network:
+    """Settings of a cost of thresholds and a network: features "network", as in --preset thresholds and paper."""
 
-    features: Literal["network", "terms"] = "network"
-    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
-    two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
-    minibatches or guard, so settings of these have no effect on it."""
-    tempted_steps: int = 49_152
-    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
-    features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
     budget: float = 0.0
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: int = 8
@@ -100,19 +93,8 @@ class Config(loop.Config):
     replacement, so a pass misses about 37 % of the steps."""
     dual_batch: int = 512
     """Samples of the learner, and of the demonstrations, per minibatch."""
-    expert_square: float = 20.0
-    """Weight of the squared cost of demonstrations in the dual."""
-    learner_square: float = 0.1
-    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
-    moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
-    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
-    seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
-    absorbing_quantile: float = 0.9
-    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
     replay_share: float = 0.5
     """Share of the learner's samples that comes from earlier forward phases."""
-    replay_phases: int = 40
-    """Number of earlier phases to keep."""
     replay_by_cost: bool = False
     """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
     are no importance weights, so the learner counts as visiting what is drawn."""
@@ -125,12 +107,45 @@ class Config(loop.Config):
     guard_iterations: int = 3
     """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
 
+
+@dataclass(frozen=True)
+class Terms:
+    """Settings of a sum of tables: features "terms", the default in most environments."""
+
+    tempted_steps: int = 49_152
+    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. At most
+    a tenth of a run; the bootstrap takes at most a fifth."""
+
+
+@dataclass(frozen=True)
+class Config(Network, Terms, loop.Config):
+    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
+
+    features: Literal["network", "terms"] = "network"
+    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
+    two inputs, chosen on held-out demonstrations (terms)."""
+    expert_square: float = 20.0
+    """Weight of the squared cost of demonstrations in the dual."""
+    learner_square: float = 0.1
+    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
+    moments: Literal["absorbing", "normalised", "sum"] = "absorbing"
+    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
+    seen (normalised), or as the paper's discounted sums over trajectories (sum). A sum of tables uses absorbing."""
+    absorbing_quantile: float = 0.9
+    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
+    replay_phases: int = 40
+    """Number of earlier phases to keep."""
+
     @property
     def ceiling(self) -> float:
         """The largest cost that (3) allows."""
         return 0.5 / self.learner_square if self.learner_square else np.inf
 
     HISTORY: ClassVar[History] = mce_checks.HISTORY
+    SCALING: ClassVar = ("input_scale", "squash", "input_clip")  # tables have knots in the environment's units
+    UNUSED: ClassVar[Unused] = {
+        "features": {"terms": (*Network.__annotations__, *SCALING), "network": tuple(Terms.__annotations__)}
+    }
 
 
 @dataclass(frozen=True)
@@ -336,7 +351,7 @@ class MCE(loop.Method):
 
 
 class MCEOfTerms(OfTerms, MCE):
-    """The default's way: `features = "terms"`."""
+    """The default way: `features = "terms"`."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

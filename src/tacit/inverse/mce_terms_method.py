@@ -1,4 +1,4 @@
-"""The default's way of MCE-ICRL: what a run with a cost of terms does otherwise than `tacit.inverse.mce`.
+"""The default way of MCE-ICRL: how a run with a cost of terms differs from `tacit.inverse.mce`.
 
 It compares with more agents (`tacit.inverse.mce_terms`), finds its cost as a convex problem (`tacit.inverse.terms`),
 and charges it times a price. Settings, state and the loop are the same.

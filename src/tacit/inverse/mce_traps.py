@@ -1,4 +1,4 @@
-"""Two traps of MCE-ICRL that the paper does not speak of, and what is done about them.
+"""Two traps of MCE-ICRL that the paper does not mention, and what is done about them.
 
 Ending an episode. Without a price on it, ending becomes cheaper than living. Episodes that end early are continued in
 an absorbing state up to the horizon (moments = "absorbing"), so that learner and demonstrations have equal mass and

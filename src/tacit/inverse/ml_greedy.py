@@ -165,7 +165,10 @@ def _horizon(mdp: MDP) -> int:
 
 
 def allowed_actions(mdp: MDP, forbidden: np.ndarray, risk: float) -> np.ndarray:
-    """(S, A, K) allowed actions for forbidden sets (S, K): those at most that likely to enter, else the least risky."""
+    """(S, A, K) allowed actions for forbidden sets (S, K).
+
+    An action is allowed if it enters the set with probability at most `risk`, or as rarely as any action does.
+    """
     chance = (mdp.transitions @ forbidden.astype(np.float64)).reshape(*mdp.rewards.shape, -1)
     chance[mdp.terminal] = 0.0
     # Sums of probabilities that should be equal differ in their last digits.

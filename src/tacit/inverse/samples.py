@@ -66,11 +66,11 @@ class Expert:
     """The demonstrations' steps."""
 
     rows: Array
-    """(n, width) float32"""
+    """(n, width) float32 rows [observation | action]."""
     times: Array
     """(n,) step number within its trajectory."""
     lengths: Array
-    """(trajectories,)"""
+    """(trajectories,) number of steps of each."""
     horizon: int
     absorbed: float
     """Share of time in the absorbing state."""
@@ -223,8 +223,12 @@ def warn_without_reward(rollouts: Sequence[Rollout]) -> None:
         )
 
 
+COST_METRICS = {"dual/expert_cost", "dual/expert_cost_99", "dual/learner_cost", "dual/clipped"}
+"""Metrics of every inverse step. The loop adds them where a method does not log them."""
+
+
 def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Array) -> dict[str, float]:
-    """The cost metrics that every method logs, on rows of demonstrations and of the learner."""
+    """COST_METRICS, on rows of demonstrations and of the learner."""
     expert, learner = (thinned(rows, 4096) for rows in (expert, learner))
     expert_cost = cost.of_rows(expert)
     return {

@@ -38,7 +38,7 @@ PRICE = 10.0
 """Price of entering a forbidden cell, in steps: the longest detour that people take is about as long."""
 BETAS = (0.1, 0.25)
 CLUMSY = (0.01, 0.03, 0.1, 0.2, 0.35)
-"""Values of eps."""
+"""Shares eps of clumsy steps that are tried."""
 ENOUGH = 3.0
 """Nats by which a rule must beat "no rule": odds of 20 to 1."""
 LIKELY = 0.7
@@ -55,7 +55,7 @@ FAR = 10**6
 
 @dataclass(frozen=True)
 class Rule:
-    """What a few walks say."""
+    """The rule that a few walks suggest."""
 
     forbidden: Bool
     """(S,) the smallest rule; nothing if the walks do not say enough."""
@@ -208,7 +208,7 @@ class _World:
         return openness
 
     def clumsiness(self, forbidden: Bool) -> float:
-        """The eps that fits best."""
+        """The share of clumsy steps (eps) that fits best."""
         fits = self._likelihoods(forbidden[None])[:, :, 0]
         return CLUMSY[int(fits.max(axis=0).argmax())]
 
@@ -317,13 +317,13 @@ def _back(world: _World, ahead: Int, cell: int) -> Iterator[int]:
 def _hitting_set(world: _World, ways: list[Bool], price: Float) -> Bool:
     """The fewest cells that lie on every way; among equals, the cheapest."""
     rows = np.array(ways, dtype=float)
-    found = milp(
+    solution = milp(
         1.0 + price,
         constraints=LinearConstraint(rows, lb=1.0),
         bounds=Bounds(0.0, world.free.astype(float)),
         integrality=np.ones(len(price)),
     )
-    return np.asarray(found.x > 0.5)
+    return np.asarray(solution.x > 0.5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A learned cost on matplotlib axes of one's own: over the cells of a grid, along one feature, or over two.
+"""A learned cost on your own Matplotlib axes: over the cells of a grid, along one feature, or over two.
 
 axes = plot_cost(cost, demonstrations, ("x_position",))
 axes = plot_cost(cost, demonstrations, ("x", "y"), axes)
@@ -38,8 +38,8 @@ def plot_cost(
     columns = choose_columns(cost.inputs.names, features)
     rows = _steps(demos) if cost.reads_actions else cost.inputs.rows(demos.observations)
     places = [cost.inputs.columns[i] for i in columns]
-    shown = rows[:: max(1, len(rows) // DOTS)]
-    return (_curve if len(features) == 1 else _surface)(cost, rows, shown, places, features, axes)
+    dots = rows[:: max(1, len(rows) // DOTS)]
+    return (_curve if len(features) == 1 else _surface)(cost, rows, dots, places, features, axes)
 
 
 def _steps(demos: Demonstrations) -> NDArray[Any]:
@@ -49,7 +49,7 @@ def _steps(demos: Demonstrations) -> NDArray[Any]:
 
 
 def _curve(
-    cost: LearnedCost, rows: NDArray[Any], shown: NDArray[Any], places: list[int], names: Sequence[str], axes: Axes
+    cost: LearnedCost, rows: NDArray[Any], dots: NDArray[Any], places: list[int], names: Sequence[str], axes: Axes
 ) -> Axes:
     low, high = rows[:, places[0]].min(), rows[:, places[0]].max()
     values = np.linspace(*_window(low, high), POINTS)
@@ -63,14 +63,14 @@ def _curve(
 
 
 def _surface(
-    cost: LearnedCost, rows: NDArray[Any], shown: NDArray[Any], places: list[int], names: Sequence[str], axes: Axes
+    cost: LearnedCost, rows: NDArray[Any], dots: NDArray[Any], places: list[int], names: Sequence[str], axes: Axes
 ) -> Axes:
     sides = [np.linspace(*_window(rows[:, i].min(), rows[:, i].max()), POINTS // 2) for i in places]
     x, y = np.meshgrid(*sides)
     costs = cost.of_rows(_varied(rows, places, [x.ravel(), y.ravel()])).reshape(x.shape)
     filled = axes.contourf(x, y, costs, levels=12, cmap="viridis")
     axes.figure.colorbar(filled, ax=axes, label="cost")
-    axes.plot(*shown[:, places].T, ".", color="white", markersize=1.5, alpha=0.6, label="demonstrated")
+    axes.plot(*dots[:, places].T, ".", color="white", markersize=1.5, alpha=0.6, label="demonstrated")
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
@@ -92,8 +92,8 @@ def _grid(cost: TableCost, demos: Demonstrations, axes: Axes) -> Axes:
     rows, columns = cost.cells.max(axis=0) + 1
     picture = np.full((rows, columns), np.nan)
     picture[tuple(cost.cells.T)] = cost.table.max(axis=1)
-    shown = axes.imshow(picture, cmap="viridis")
-    axes.figure.colorbar(shown, ax=axes, label="cost")
+    image = axes.imshow(picture, cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, label="cost")
     for trajectory in demos:
         cells = cost.cells[cost.states_of(trajectory.observations)]
         axes.plot(cells[:, 1], cells[:, 0], color="white", linewidth=0.8, alpha=0.4)

@@ -54,8 +54,8 @@ def cost_over(
             vmax=highest,
             interpolation="bilinear",
         )
-        axes.plot(*_some(tried).T, "x", color=CROSS, markersize=2.6, markeredgewidth=0.6, zorder=2)
-        axes.plot(*_some(demonstrated).T, "o", color=DOT, markersize=2.0, markeredgewidth=0.0, zorder=3)
+        axes.plot(*_thinned(tried).T, "x", color=CROSS, markersize=2.6, markeredgewidth=0.6, zorder=2)
+        axes.plot(*_thinned(demonstrated).T, "o", color=DOT, markersize=2.0, markeredgewidth=0.0, zorder=3)
         handles = [
             Line2D([], [], marker="o", color=DOT, linestyle="", markersize=3, label="demonstrated"),
             Line2D([], [], marker="x", color=CROSS, linestyle="", markersize=4, label="tried by agents"),
@@ -76,5 +76,5 @@ def cost_over(
         return render(figure, format, description=description)
 
 
-def _some(states: Array) -> Array:
+def _thinned(states: Array) -> Array:
     return states[:: max(1, -(-len(states) // DOTS))]

@@ -65,7 +65,7 @@ def style() -> Any:
 
 
 def render(figure: Figure, format: Format, tight: bool = True, description: str = "") -> bytes:
-    """The figure as bytes; `description` is for those who do not see it, and stands in the file."""
+    """The figure as bytes. `description` is stored in the file, for people who cannot see the figure."""
     buffer = io.BytesIO()
     box: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.04} if tight else {}
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if format == "svg" else {"Software": None}

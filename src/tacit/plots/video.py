@@ -52,7 +52,7 @@ def record(
 
 
 def write_film(path: str | os.PathLike[str], pictures: Iterable[np.ndarray], rate: float) -> int:
-    """Write pictures as a film with so many of them per second, atomically; returns their number."""
+    """Write pictures as a film with `rate` of them per second, atomically; returns their number."""
     target, count = checked(path), 0
     with disk.written_elsewhere(target) as draft, _writer(draft, rate) as film:
         for picture in pictures:
@@ -261,12 +261,12 @@ def _together(
         steps = [next(walk, None) for walk in walks]
         if all(step is None for step in steps):
             return
-        shown = moments is None or number in moments
+        is_drawn = moments is None or number in moments
         for i, step in enumerate(steps):
             if step is not None:
                 broken[i] += float(step[1] or 0.0) > 0.0
-                pictures[i] = _shrunk(_picture(envs[i]), side) if shown else pictures[i]
-        if shown:
+                pictures[i] = _shrunk(_picture(envs[i]), side) if is_drawn else pictures[i]
+        if is_drawn:
             yield _labelled(pictures, [_caption(name, count) for name, count in zip(agents, broken, strict=True)])
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
+from tacit.run.naming import Unused
+
 
 class MCEExact(TypedDict, total=False):
     """Settings of mce-exact."""
@@ -188,16 +190,17 @@ class Loop(TrainerSettings, SamplesSettings, PpoLagrangianPenalty, total=False):
     paper."""
 
 
-class MCE(Loop, total=False):
-    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
+class MCETerms(TypedDict, total=False):
+    """Settings of a sum of tables: features "terms", the default in most environments."""
 
-    features: Annotated[Literal["network", "terms"], "network"]
-    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
-    two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
-    minibatches or guard, so settings of these have no effect on it."""
     tempted_steps: Annotated[int, 49152]
-    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
-    features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
+    """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. At most
+    a tenth of a run; the bootstrap takes at most a fifth."""
+
+
+class MCENetwork(TypedDict, total=False):
+    """Settings of a cost of thresholds and a network: features "network", as in --preset thresholds and paper."""
+
     budget: Annotated[float, 0.0]
     """How far each feature expectation may exceed the demonstrations'; a larger budget is looser."""
     thresholds: Annotated[int, 8]
@@ -223,19 +226,8 @@ class MCE(Loop, total=False):
     replacement, so a pass misses about 37 % of the steps."""
     dual_batch: Annotated[int, 512]
     """Samples of the learner, and of the demonstrations, per minibatch."""
-    expert_square: Annotated[float, 20.0]
-    """Weight of the squared cost of demonstrations in the dual."""
-    learner_square: Annotated[float, 0.1]
-    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
-    moments: Annotated[Literal["absorbing", "normalised", "sum"], "absorbing"]
-    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
-    seen (normalised), or as the paper's discounted sums over trajectories (sum)."""
-    absorbing_quantile: Annotated[float, 0.9]
-    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
     replay_share: Annotated[float, 0.5]
     """Share of the learner's samples that comes from earlier forward phases."""
-    replay_phases: Annotated[int, 40]
-    """Number of earlier phases to keep."""
     replay_by_cost: Annotated[bool, False]
     """Draw the samples of earlier phases in proportion to their present cost (plus a little), instead of evenly. There
     are no importance weights, so the learner counts as visiting what is drawn."""
@@ -247,6 +239,25 @@ class MCE(Loop, total=False):
     """Mean cost above which the policy counts as trapped, as a share of the ceiling; 0: no guard."""
     guard_iterations: Annotated[int, 3]
     """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
+
+
+class MCE(MCENetwork, MCETerms, Loop, total=False):
+    """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
+
+    features: Annotated[Literal["network", "terms"], "network"]
+    """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
+    two inputs, chosen on held-out demonstrations (terms)."""
+    expert_square: Annotated[float, 20.0]
+    """Weight of the squared cost of demonstrations in the dual."""
+    learner_square: Annotated[float, 0.1]
+    """Weight of the squared cost of the learner in the dual. The largest cost (ceiling) is 1 / (2 learner_square)."""
+    moments: Annotated[Literal["absorbing", "normalised", "sum"], "absorbing"]
+    """How expectations are formed: per step over episodes continued to the horizon (absorbing), per step over what was
+    seen (normalised), or as the paper's discounted sums over trajectories (sum). A sum of tables uses absorbing."""
+    absorbing_quantile: Annotated[float, 0.9]
+    """Largest cost of the absorbing state, as a quantile of the costs of the learner's living steps; 1: the maximum."""
+    replay_phases: Annotated[int, 40]
+    """Number of earlier phases to keep."""
 
 
 class PpoLagrangianFixed(PpoLagrangianPenalty, total=False):
@@ -498,3 +509,35 @@ SETTINGS: dict[str, type] = {
     "expert": Expert,
 }
 """By the name of the algorithm."""
+
+UNUSED: dict[str, Unused] = {
+    "mce": {
+        "features": {
+            "terms": (
+                "budget",
+                "thresholds",
+                "joint",
+                "feature_hidden",
+                "feature_bias",
+                "lam_init",
+                "lr_lam",
+                "lr_zeta",
+                "zeta_decay",
+                "lam_update",
+                "minibatches",
+                "dual_batch",
+                "replay_share",
+                "replay_by_cost",
+                "pretrain_epochs",
+                "pretrain_lr",
+                "guard",
+                "guard_iterations",
+                "input_scale",
+                "squash",
+                "input_clip",
+            ),
+            "network": ("tempted_steps",),
+        }
+    }
+}
+"""By the name of the algorithm: settings that another setting makes useless (`naming.Unused`)."""

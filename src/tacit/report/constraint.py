@@ -285,26 +285,26 @@ def rule(data: RunData, anchor: str) -> Section | None:
 def _rule(data: RunData, explanation: Explanation, anchor: str) -> str:
     try:
         sentence, *facts = in_words(explanation)
-        shown = _cell_figures(explanation, anchor) if explanation["kind"] == "cells" else []
+        drawings = _cell_figures(explanation, anchor) if explanation["kind"] == "cells" else []
         if explanation["kind"] == "features":
-            shown = _feature_figures(data, explanation, anchor)
+            drawings = _feature_figures(data, explanation, anchor)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, UserError):  # a damaged file
         return ""
     css = "figures maps" if explanation["kind"] == "cells" else "figures wide"
-    figures = f'<div class="{css}">{"".join(shown)}</div>' if shown else ""
+    figures = f'<div class="{css}">{"".join(drawings)}</div>' if drawings else ""
     return f'<p class="rule"><b>{emphasised(sentence)}</b></p>{figures}{_list(facts)}'
 
 
 def _cell_figures(explanation: CellExplanation, anchor: str) -> list[str]:
     # One picture per map, because maps side by side would be too small to read on a phone.
-    drawn, forbidden = (cells(explanation, (part,)) for part in PARTS)
+    map_itself, forbidden = (cells(explanation, (part,)) for part in PARTS)
     crossed = "Red crosses, if any, are the hidden constraint. The learner never sees them."
     outlined = (
         "Outlined cells are forbidden. Neither the demonstrations nor an agent that follows only the reward enters the "
         "cells that are struck through."
     )
     return [
-        figure(drawn, f"{anchor}-rule-map", "The map", crossed),
+        figure(map_itself, f"{anchor}-rule-map", "The map", crossed),
         figure(forbidden, f"{anchor}-rule", "What is forbidden", outlined),
     ]
 
@@ -314,10 +314,10 @@ def _feature_figures(data: RunData, explanation: FeatureExplanation, anchor: str
     cost = data.costs.get(explanation["of"])
     if cost is None:
         return []
-    shown = pictures_of(explanation, cost, sample_of({"expert_range": _limits(data), **data.samples}, cost))
+    pictures = pictures_of(explanation, cost, sample_of({"expert_range": _limits(data), **data.samples}, cost))
     return [
         figure(one.draw(described=False), f"{anchor}-rule-{i}", one.title, emphasised(one.caption))
-        for i, one in enumerate(shown)
+        for i, one in enumerate(pictures)
     ]
 
 

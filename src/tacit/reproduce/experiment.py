@@ -12,6 +12,7 @@ from typing import Any
 
 from tacit import presets
 from tacit.algorithms import find as algorithm
+from tacit.algorithms import unused
 from tacit.reproduce.results import Number, Record, Results
 from tacit.run import Run
 from tacit.sweep import Job, Task
@@ -155,9 +156,10 @@ class Experiment:
         if steps is not None:
             budget["total_steps"] = steps[name] if isinstance(steps, Mapping) else steps
         spent = {**self.quick, **row.quick} if quick else budget
-        settings = {**accepted(row.algo, {**engine, **spent}), **row.settings, **group.settings}
         label = self.label(name, row_name)
         preset = row.preset or self.presets.get(row.algo)
+        own = {**row.settings, **group.settings}
+        settings = {**accepted(row.algo, group.env, preset, own, {**engine, **spent}), **own}
         return Job(row.algo, group.env, group.env_kwargs, seed, preset, settings, group.demos, label)
 
 
@@ -200,9 +202,12 @@ def more_seeds(rows: Mapping[str, Row], name: str, seeds: tuple[int, ...]) -> di
     return {**rows, name: replace(rows[name], more_seeds=seeds)}
 
 
-def accepted(algo: str, settings: Settings) -> dict[str, Any]:
-    """The settings without those that the algorithm does not have."""
-    names = {entry.name for entry in fields(algorithm(algo).load().Config)}
+def accepted(algo: str, env: str, preset: str | None, own: Settings, settings: Settings) -> dict[str, Any]:
+    """Those of the settings that the algorithm has, and uses with its preset and the settings of its `own`."""
+    method = algorithm(algo)
+    config_class, preset = method.load().Config, preset or method.preset
+    usual = {} if preset is None else presets.load(algo, preset, env)
+    names = {entry.name for entry in fields(config_class)} - unused(config_class, {**usual, **own}).keys()
     return {key: value for key, value in settings.items() if key in names}
 
 

@@ -11,13 +11,13 @@ from tacit.run.folder import Run
 RUNS = "runs"
 """The folder in which runs are made unless another is named."""
 LATEST = "latest"
-_SHOWN = 5
+_LISTED = 5
 
 
 def run_folders(folder: str | os.PathLike[str] = RUNS) -> list[Path]:
     """The run folders in a folder, the one that was worked on last first."""
-    found = [config.parent for config in Path(folder).glob("*/config.json")]
-    return sorted(found, key=lambda path: (last_worked_on(path), path.name), reverse=True)
+    folders = [config.parent for config in Path(folder).glob("*/config.json")]
+    return sorted(folders, key=lambda path: (last_worked_on(path), path.name), reverse=True)
 
 
 def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS) -> Run:
@@ -37,14 +37,14 @@ def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS
     if len(fitting) == 1:
         return Run.open(fitting[0])
     if fitting:
-        names = listed((run.name for run in fitting), _SHOWN)
+        names = listed((run.name for run in fitting), _LISTED)
         raise UserError(f"{word} is the beginning of {len(fitting)} runs ({names}): give more of the name")
-    hint = f"; {did_you_mean(word, [run.name for run in runs])}" if 0 < len(runs) <= _SHOWN else ""
+    hint = f"; {did_you_mean(word, [run.name for run in runs])}" if 0 < len(runs) <= _LISTED else ""
     raise UserError(f"there is no run folder {word}, and no run in {folder} begins so{hint or ': see `tacit runs`'}")
 
 
 def last_worked_on(path: Path) -> float:
-    """A time: provenance.json is written when a run starts, is resumed, and ends."""
+    """Time of the last work on a run. provenance.json is written when a run starts, is resumed, and ends."""
     for file in ("provenance.json", "config.json"):
         try:
             return (path / file).lstat().st_mtime

@@ -21,7 +21,7 @@ _bars: ContextVar[bool] = ContextVar("whether progress is a bar", default=False)
 
 
 def say(text: str) -> None:
-    """One message; a text that begins with "warning: " is a warning."""
+    """Log one message. A text that begins with "warning: " is a warning."""
     if text.startswith(WARNING):
         logger.warning(text.removeprefix(WARNING))
     else:
@@ -29,7 +29,7 @@ def say(text: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """Each message is a line on stderr, wherever stderr leads just then."""
+    """Write each message as a line on the present stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         before = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
@@ -37,8 +37,8 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def shown(level: int = NORMAL) -> Iterator[None]:
-    """Within this block the messages are lines on stderr."""
+def on_stderr(level: int = NORMAL) -> Iterator[None]:
+    """Within this block messages are written to stderr, one per line."""
     handler, before, propagates = _Lines(), logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(level)
@@ -53,7 +53,7 @@ def shown(level: int = NORMAL) -> Iterator[None]:
 
 @contextmanager
 def bars(wanted: bool = True) -> Iterator[None]:
-    """Within this block progress is a bar on stderr, if that is a terminal (see `tacit.run.terminal`)."""
+    """Within this block stderr shows a progress bar, if it is a terminal (see `tacit.run.terminal`)."""
     token = _bars.set(wanted)
     try:
         yield

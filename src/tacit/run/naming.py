@@ -26,6 +26,8 @@ class History:
 
 
 UNCHANGED = History()
+Unused = Mapping[str, Mapping[Any, tuple[str, ...]]]
+"""{a setting that chooses between ways: {its value: the settings that this way does not use}}."""
 
 
 def run_name(settings: Mapping[str, Any], history: History = UNCHANGED) -> str:

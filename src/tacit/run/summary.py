@@ -240,9 +240,9 @@ class ClauseEntry(TypedDict):
     """A conjunction of bounds and regions."""
 
     bounds: list[dict[str, Any]]
-    """See `tacit.cost.bounds.Bound.from_json`."""
+    """Bounds; see `tacit.cost.bounds.Bound.from_json`."""
     regions: list[dict[str, Any]]
-    """See `tacit.explain.regions.region_from_json`."""
+    """Regions; see `tacit.explain.regions.region_from_json`."""
     share: float
     """Share of the rejected states that this clause explains first."""
     text: str

@@ -87,7 +87,7 @@ class Update(Protocol):
     """A function that reports progress."""
 
     def __call__(self, text: str, /, advance: int = 1) -> None:
-        """`advance` pieces of the work are done since the last call."""
+        """Report that `advance` further pieces of the work are done."""
 
 
 INTERVAL = 2.0

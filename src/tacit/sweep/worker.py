@@ -48,7 +48,7 @@ def last_words(pid: int) -> str:
 def main() -> None:
     task = storage.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    with log.shown():  # into the job's log file
+    with log.on_stderr():  # into the job's log file
         status, text = work(**task)
     if text:
         print(last_words(os.getpid()) + " ".join(text.split()), flush=True)

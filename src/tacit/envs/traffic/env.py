@@ -370,8 +370,8 @@ class TrafficEnv(_Highway, gym.Env[np.ndarray, np.ndarray]):
 
     def render(self) -> Any:
         """A picture of the road around the ego."""
-        drawn = self._draw(self._obs)
-        return None if drawn is None else drawn[0]
+        pictures = self._draw(self._obs)
+        return None if pictures is None else pictures[0]
 
     def replay_episodes(self, first: np.ndarray, actions: np.ndarray, lengths: np.ndarray) -> Replayed:
         """Drive episodes again, from the recorded scenes that their first observations (n, 74) show."""

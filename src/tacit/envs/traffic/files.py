@@ -162,6 +162,6 @@ def _cached(paths: tuple[str, ...], stamp: tuple[object, ...], rules: Rules, ski
 
 
 def _stamp(paths: Iterable[str]) -> tuple[object, ...]:
-    """Changes when a file does."""
+    """A value that changes if a file does."""
     files = [file for path in paths for file in (sorted(Path(path).iterdir()) if os.path.isdir(path) else [Path(path)])]
     return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.is_file())

@@ -16,9 +16,9 @@ Array = Any
 """NumPy arrays that broadcast against each other."""
 
 EGO_LENGTH, EGO_WIDTH = 4.508, 1.610
-"""A BMW 320i."""
+"""Size of the ego car, a BMW 320i, in metres."""
 MAX_ACCELERATION = 11.5
-"""m/s^2, in every direction: the friction circle."""
+"""Largest acceleration in any direction, in m/s^2 (the friction circle)."""
 _LARGEST = MAX_ACCELERATION - 1e-6
 
 

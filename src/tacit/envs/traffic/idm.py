@@ -25,7 +25,7 @@ Array = NDArray[Any]
 MAX_ACCELERATION = 1.5
 COMFORTABLE = 2.0
 HARDEST = 8.0
-"""m/s^2; nobody brakes harder."""
+"""Hardest braking, in m/s^2."""
 HEADWAY = 1.0
 STANDSTILL = 2.0
 RECOVERY = 2.0

@@ -27,7 +27,7 @@ KINDS = {"other": 0, "car": 1, "truck": 4, "bus": 5, "static": 6}
 """What a vehicle is, with the numbers that the observation uses."""
 MAX_SPEED = 90.0
 MAX_FRAMES = 2_000_000
-"""22 hours. There is an entry for every frame, also for those without a vehicle."""
+"""Largest number of frames (22 hours). There is an entry for every frame, even without a vehicle."""
 MAX_LENGTH, MAX_WIDTH = 40.0, 6.0
 BACKWARDS = -2.0
 """m/s against its driving direction that a vehicle may show."""

@@ -30,7 +30,7 @@ GRASS, ASPHALT, LINE, FAINT = (206, 220, 200), (90, 94, 100), (245, 245, 245), (
 CAR, TRUCK, EGO, BROKEN, GOAL = (150, 190, 235), (235, 190, 120), (60, 160, 90), (205, 50, 50), (250, 220, 60)
 TEXT, TEXT_HEIGHT = (30, 30, 30), 18
 EVERY = 2
-"""Every so many frames are in a film."""
+"""Number of recorded frames per picture of a film."""
 
 
 class Canvas(Plane):
