@@ -53,7 +53,7 @@ def test_a_cost_with_a_margin_is_saved_and_says_so() -> None:
     rows = np.random.default_rng(1).uniform(0, 10, (100, 2)).astype(np.float32)
     np.testing.assert_array_equal(again.of_rows(rows), wide.of_rows(rows))
     assert again.card["margin"] == {"v": 0.2}
-    assert retrain.with_margin(cost, ["v=0.2"]).of_rows(rows).tolist() == wide.of_rows(rows).tolist()  # type: ignore[union-attr]
+    assert retrain.with_margin(cost, "v=0.2").of_rows(rows).tolist() == wide.of_rows(rows).tolist()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_cost_with_a_margin_is_saved_and_says_so() -> None:
 )
 def test_a_bad_margin_gets_one_sentence(margin: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        retrain.with_margin(cost_of(random_term(np.random.default_rng(0), 1)), [margin])
+        retrain.with_margin(cost_of(random_term(np.random.default_rng(0), 1)), margin)
     if margin == "v=-1":
         with pytest.raises(UserError, match="only a cost of terms"):
             cost_of().with_margin({"v": 0.1})

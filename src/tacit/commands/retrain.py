@@ -82,7 +82,7 @@ class FreshAgent:
     def _settings(self, **others: Any) -> dict[str, Any]:
         """The settings that were given; UserError where --set gives what has an option of its own."""
         others |= {"which": self.which, "charge": self.charge}
-        others |= {"margin": self.margin} if self.margin else {}
+        others |= {"margin": " ".join(self.margin)} if self.margin else {}
         given = key_values(self.set, "--set")
         own = {"total_steps": "--steps", "cost": "RUN"} | {name: f"--{name}" for name in others} | {"charge": "--as"}
         for name in given:

@@ -79,8 +79,8 @@ class Config(references.Settings, ppo_lagrangian.Config):
     unknown: Literal["forbidden", "free"] = "forbidden"
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
-    margin: tuple[str, ...] = ()
-    """How much further the cost reaches out, as NAME=VALUE in units of an input: v=0.02. Only for a cost of terms."""
+    margin: str = ""
+    """How much further the cost reaches out, in units of its inputs: "x=0.05 v=0.02". Only for a cost of terms."""
     free: bool = False
     """Accept a cost that forbids nothing that its learner tried."""
 
@@ -88,7 +88,7 @@ class Config(references.Settings, ppo_lagrangian.Config):
         "price": 0.0,
         "threshold": None,
         "unknown": "forbidden",
-        "margin": (),
+        "margin": "",
     }
     """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
@@ -261,14 +261,14 @@ def bring(run: Run, config: Config) -> None:
         run.save_model(MODEL, *cost.to_arrays())  # last, so that its presence means that all is there
 
 
-def with_margin(cost: Cost, margin: Sequence[str]) -> Cost:
-    """The cost with margins that are given as NAME=VALUE."""
+def with_margin(cost: Cost, margin: str) -> Cost:
+    """The cost with margins that are given as "NAME=VALUE NAME=VALUE"."""
     if not margin:
         return cost
     if not isinstance(cost, LearnedCost):
         raise UserError("a table of states has no margin: only a cost of terms can have one")
     margins = {}
-    for pair in margin:
+    for pair in margin.split():
         name, _, value = pair.rpartition("=")
         try:
             margins[name] = float(value)

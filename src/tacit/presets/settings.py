@@ -471,6 +471,8 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     unknown: Annotated[Literal["forbidden", "free"], "forbidden"]
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
+    margin: Annotated[str, ""]
+    """How much further the cost reaches out, in units of its inputs: "x=0.05 v=0.02". Only for a cost of terms."""
     free: Annotated[bool, False]
     """Accept a cost that forbids nothing that its learner tried."""
 
