@@ -103,10 +103,6 @@ class Method(Saving, trainer.Method):
     def policy_of(self, state: Any) -> Policy:
         return ppo_lagrangian.policy_of(state.forward)
 
-    def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
-        return samples.unscaled_inputs(env, interface, config)
-
     def recent(self, config: Any, state: Any, expert: Expert, rollouts: list[collect.Rollout]) -> list[collect.Rollout]:
         """The rollouts of a phase that represent the present policy."""
         return rollouts
@@ -198,7 +194,7 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
     forward = method.after_bootstrap(config, first, forward)
     rng = np.random.default_rng([seed, 3])
     interface = forward.agent.interface
-    inputs = method.inputs_of(env, interface, config)
+    inputs = method.inputs_of(env, interface, config, demos)
     expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
     inputs, params, opt_state, beginning = method.begin(config, interface, inputs, expert.rows, phase.rows, rng)

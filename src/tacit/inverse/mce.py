@@ -42,7 +42,7 @@ from tacit.cost import Inputs, LearnedCost
 from tacit.envs.capabilities import capabilities
 from tacit.forward import ppo_lagrangian
 from tacit.forward.collect import Rollout
-from tacit.inverse import constraint_map, features, loop, mce_checks, mce_traps, samples
+from tacit.inverse import constraint_map, features, loop, mce_checks, mce_traps, objects, samples
 from tacit.inverse.beside_exact import against_exact
 from tacit.inverse.features import OPTIMISER, Batches, Hyper, compiled_costs, dual_steps, feature_means
 from tacit.inverse.loop import Evidence
@@ -72,6 +72,10 @@ class Config(loop.Config):
     """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
     two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
     minibatches or guard, so settings of these have no effect on it."""
+    objects: str = "auto"
+    """Entries of the observation that describe a set of objects, with * for their number: "dx_* dy_* kind=shy_*
+    present=present_* origin=x origin=y". The cost reads distances to the nearest object instead of them. auto: for
+    features "terms", what the environment declares or its names show. raw: read the entries as they are."""
     tempted_steps: int = 49_152
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
     features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
@@ -244,6 +248,11 @@ class MCE(loop.Method):
     state_type = State
     tree = "dual"
     hidden_metrics = ("train/multiplier", "train/penalty")
+
+    def inputs_of(
+        self, env: VectorEnv, interface: Interface, config: Config, demos: Demonstrations | None = None
+    ) -> Inputs:
+        return objects.inputs_of(env, interface, config, demos)
 
     def begin(
         self, config: Config, interface: Interface, inputs: Inputs, expert: Array, nominal: Array, rng: Any
