@@ -126,7 +126,8 @@ def test_derived_inputs_stand_between_observation_and_action() -> None:
     )
     rows = both.rows(obs, np.full((len(obs), 2), 7.0, np.float32))
     assert rows.shape == (len(obs), both.width) == (len(obs), 62 + 3 + 2)
-    assert both.reads_actions and not inputs.reads_actions
+    assert both.reads_actions
+    assert not inputs.reads_actions
     assert (rows[:, -2:] == 7.0).all()
     moved = both.of_names((*NAMES, "more"))
     wider = np.concatenate([obs, np.zeros((len(obs), 1), np.float32)], axis=1)
@@ -279,4 +280,5 @@ def test_without_bounds_nothing_is_known_of_the_reach() -> None:
     high = np.full(len(NAMES), np.inf)
     assert Surroundings.of(Crowd.objects, NAMES, high) is None
     told = Surroundings.of(replace(Crowd.objects, reach=2.0), NAMES, high)
-    assert told is not None and told.scales == (0.5, 1.0, 2.0)
+    assert told is not None
+    assert told.scales == (0.5, 1.0, 2.0)
