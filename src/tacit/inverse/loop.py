@@ -82,9 +82,18 @@ class Method(Saving, trainer.Method):
         raise NotImplementedError
 
     def seekers(
-        self, env: VectorEnv, config: Any, forward: ppo_lagrangian.State, evidence: Evidence, inputs: Inputs
+        self,
+        env: VectorEnv,
+        config: Any,
+        forward: ppo_lagrangian.State,
+        evidence: Evidence,
+        inputs: Inputs,
+        nominal: ppo_lagrangian.State,
     ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
-        """Train further agents to compare with after the bootstrap, and choose the steps that stand for them."""
+        """Train further agents to compare with after the bootstrap, and choose the steps that stand for them.
+
+        `nominal` is the agent of the bootstrap, and `forward` the one to go on with: the same, or a clone.
+        """
         return forward, evidence, {}
 
     def bootstrap_steps(self, config: Any) -> int:
@@ -198,10 +207,11 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
     expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
     inputs, params, opt_state, beginning = method.begin(config, interface, inputs, expert.rows, phase.rows, rng)
+    nominal = forward
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
     evidence = Evidence(expert, phase, rollouts, charged)
-    forward, evidence, seekers = method.seekers(env, config, forward, evidence, inputs)
+    forward, evidence, seekers = method.seekers(env, config, forward, evidence, inputs, nominal)
     kept = method.nominal_rows(config)
     state = fresh_state(method, forward, params, opt_state, inputs, evidence.phase, rng, kept)
     between = time.perf_counter()

@@ -24,7 +24,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
-from tacit.forward import collect, nets, ppo_lagrangian
+from tacit.forward import agent, collect, nets, ppo_lagrangian
 from tacit.inverse import samples, screen, terms
 from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
@@ -39,6 +39,9 @@ NOISE = (-2.5, -1.5, -0.5, 0.5)
 """Log standard deviations that are tried for the clone, beside its own."""
 FORGIVEN = 0.8
 """Share of the clone's gain over a random policy that must be left with more noise."""
+WORTH_CLONING = 0.7
+"""Share of the demonstrators' gain over a random policy, or of the nominal agent's if that is less, that a clone must
+have. Otherwise the nominal agent takes its place."""
 HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
 FIRST_SHARE, LAST_SHARE = 0.2, 0.3
@@ -74,14 +77,25 @@ def tempted_steps(config: Config) -> int:
 
 
 def reward_seekers(
-    env: VectorEnv, config: Config, clone: ppo_lagrangian.State, nominal: Sequence[collect.Rollout], horizon: int
+    env: VectorEnv,
+    config: Config,
+    clone: ppo_lagrangian.State,
+    nominal: Sequence[collect.Rollout],
+    horizon: int,
+    nominal_agent: ppo_lagrangian.State,
+    demonstrated: float,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], list[collect.Rollout], Metrics]:
     """(the clone with the noise that it can bear, last rollouts of nominal agent and tempted clone, metrics).
 
     `clone` stands at the beginning of its training. The returned state has the same policy, critics that know it, and
     environments, random numbers and a count of steps that go on where the tempted clone has left them.
     """
-    held = forgiving_clone(env, config, clone, returns_of(nominal[:1], horizon), horizon)
+    last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
+    random = returns_of(nominal[:1], horizon)
+    held, cloned = forgiving_clone(env, config, clone, random, horizon)
+    if cloned - random < WORTH_CLONING * (min(returns_of(last, horizon), demonstrated) - random):
+        # Too few demonstrations to clone: the copy has neither their skill nor their style.
+        held = replace(nominal_agent, agent=_gone_on(nominal_agent, held))
     for _ in range(HELD_ROLLOUTS):
         held, _, _ = ppo_lagrangian.iterate(env, config, held, no_cost, 0.0, hold_policy=True)
     held = ppo_lagrangian.freeze_reward_scale(held)
@@ -89,12 +103,11 @@ def reward_seekers(
     for _ in range(max(1, tempted_steps(config) // config.rollout_steps)):
         tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, no_cost, 0.0)
         rollouts.append(rollout)
-    last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
-    gone_on = {name: getattr(tempted.agent, name) for name in ("carry", "rng", "steps", "iteration")}
-    state = replace(held, agent=replace(held.agent, **gone_on))
+    state = replace(held, agent=_gone_on(held, tempted))
     noise = _log_std(held)
     metrics = {
-        "seekers/random_return": returns_of(nominal[:1], horizon),
+        "seekers/random_return": random,
+        "seekers/cloned_return": cloned,
         "seekers/nominal_return": returns_of(last, horizon),
         "seekers/tempted_return": returns_of(rollouts[len(rollouts) // 2 :], horizon),
         "seekers/noise": 0.0 if noise is None else float(noise.mean()),
@@ -104,8 +117,8 @@ def reward_seekers(
 
 def forgiving_clone(
     env: VectorEnv, config: Config, clone: ppo_lagrangian.State, random: float, horizon: int
-) -> ppo_lagrangian.State:
-    """The clone with the most noise that leaves FORGIVEN of its return; the critics learn meanwhile."""
+) -> tuple[ppo_lagrangian.State, float]:
+    """(the clone with the most noise that leaves FORGIVEN of its return, its return); the critics learn meanwhile."""
 
     def tried(state: ppo_lagrangian.State) -> tuple[ppo_lagrangian.State, float]:
         state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
@@ -114,14 +127,20 @@ def forgiving_clone(
     state, usual = tried(clone)
     own = _log_std(clone)
     if own is None:
-        return state
+        return state, usual
     chosen = own
     for level in NOISE:
         state, reached = tried(_with_log_std(state, np.maximum(own, level)))
         if reached - random < FORGIVEN * (usual - random):
             break
         chosen = np.maximum(own, level)
-    return _with_log_std(state, chosen)
+    return _with_log_std(state, chosen), usual
+
+
+def _gone_on(state: ppo_lagrangian.State, later: ppo_lagrangian.State) -> agent.State:
+    """The agent of a state, with environments, random numbers and a count of steps as a later state left them."""
+    left = {name: getattr(later.agent, name) for name in ("carry", "rng", "steps", "iteration")}
+    return replace(state.agent, **left)
 
 
 def _log_std(state: ppo_lagrangian.State) -> Array | None:

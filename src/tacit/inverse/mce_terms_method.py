@@ -40,12 +40,20 @@ class OfTerms(loop.Method):
         return mce_terms.nominal_steps(config)
 
     def seekers(
-        self, env: VectorEnv, config: Config, forward: ppo_lagrangian.State, seen: Evidence, inputs: Inputs
+        self,
+        env: VectorEnv,
+        config: Config,
+        forward: ppo_lagrangian.State,
+        seen: Evidence,
+        inputs: Inputs,
+        nominal: ppo_lagrangian.State,
     ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
         horizon = seen.expert.horizon
-        forward, nominal, tempted, metrics = mce_terms.reward_seekers(env, config, forward, seen.rollouts, horizon)
+        forward, last, tempted, metrics = mce_terms.reward_seekers(
+            env, config, forward, seen.rollouts, horizon, nominal, seen.expert.mean_return or 0.0
+        )
         mce_checks.warn_of_beginner(metrics, seen.expert)
-        first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
+        first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (last, tempted))
         return forward, replace(seen, phase=mce_terms.both_phases(first, second, metrics, seen.expert)), metrics
 
     def nominal_rows(self, config: Config) -> int:
