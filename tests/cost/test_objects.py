@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from object_helpers import NAMES, SHY, crowd_cost, crowd_inputs, observations, permuted
+from tacit import CostWrapper
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.objects import Nearest, Slots, recognised, root
 from tacit.cost.surroundings import Surroundings
 from tacit.envs.crowd import OF_OBJECT, OWN, SLOTS, Crowd
+from tacit.envs.fitted_cost import FittedCost
+from tacit.envs.registry import feature_names, make
 from tacit.errors import UserError
 
 
@@ -175,8 +178,6 @@ def test_repeated_names_are_recognised() -> None:
 
 @pytest.mark.parametrize("env", ["Ant", "Swimmer", "HighwayDistance", "Nav", "HalfCheetah", "Reactor"])
 def test_no_objects_are_recognised_where_there_are_none(env: str) -> None:
-    from tacit.envs.registry import feature_names, make
-
     names = feature_names(make(f"tacit/{env}-v0"))
     assert names is not None
     assert recognised(names, np.zeros((2, len(names)))) is None
@@ -241,3 +242,24 @@ def test_without_bounds_nothing_is_known_of_the_reach() -> None:
     told = Surroundings.of(replace(Crowd.objects, reach=2.0), NAMES, high)
     assert told is not None
     assert told.scales == (0.5, 1.0, 2.0)
+
+
+def test_a_wrapper_charges_the_nearest_object() -> None:
+    cost = crowd_cost(observations())
+    env = CostWrapper(make("tacit/Crowd-v0", objects=[6, 8]), cost, terminate=True)
+    obs, _ = env.reset(seed=1)
+    forbidden = []
+    for seed in range(1, 6):
+        obs, _ = env.reset(seed=seed)
+        for _ in range(80):
+            obs, _, terminated, truncated, info = env.step(np.clip(obs[4:6], -1.0, 1.0))
+            assert info["cost"] == pytest.approx(float(cost(obs)))
+            forbidden.append(info["forbidden"])
+            if terminated or truncated:
+                break
+    assert any(forbidden)
+    broken = obs.copy()
+    broken[NAMES.index("dx_1")] = np.nan
+    judgement = FittedCost(cost, env).judge(broken[None])
+    assert judgement.unknown.all()
+    assert np.isfinite(judgement.cost).all()
