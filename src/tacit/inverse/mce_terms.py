@@ -92,12 +92,11 @@ def reward_seekers(
     """
     last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
     random = returns_of(nominal[:1], horizon)
-    held, cloned = forgiving_clone(env, config, clone, random, horizon)
+    held, kept = warmed(env, config, forgiving_clone(env, config, clone, random, horizon))
+    cloned = returns_of(kept, horizon)
     if cloned - random < WORTH_CLONING * (min(returns_of(last, horizon), demonstrated) - random):
         # Too few demonstrations to clone: the copy has neither their skill nor their style.
-        held = replace(nominal_agent, agent=_gone_on(nominal_agent, held))
-    for _ in range(HELD_ROLLOUTS):
-        held, _, _ = ppo_lagrangian.iterate(env, config, held, no_cost, 0.0, hold_policy=True)
+        held, _ = warmed(env, config, replace(nominal_agent, agent=_gone_on(nominal_agent, held)))
     held = ppo_lagrangian.freeze_reward_scale(held)
     tempted, rollouts = held, []
     for _ in range(max(1, tempted_steps(config) // config.rollout_steps)):
@@ -117,8 +116,8 @@ def reward_seekers(
 
 def forgiving_clone(
     env: VectorEnv, config: Config, clone: ppo_lagrangian.State, random: float, horizon: int
-) -> tuple[ppo_lagrangian.State, float]:
-    """(the clone with the most noise that leaves FORGIVEN of its return, its return); the critics learn meanwhile."""
+) -> ppo_lagrangian.State:
+    """The clone with the most noise that leaves FORGIVEN of its return; the critics learn meanwhile."""
 
     def tried(state: ppo_lagrangian.State) -> tuple[ppo_lagrangian.State, float]:
         state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
@@ -127,14 +126,25 @@ def forgiving_clone(
     state, usual = tried(clone)
     own = _log_std(clone)
     if own is None:
-        return state, usual
+        return state
     chosen = own
     for level in NOISE:
         state, reached = tried(_with_log_std(state, np.maximum(own, level)))
         if reached - random < FORGIVEN * (usual - random):
             break
         chosen = np.maximum(own, level)
-    return _with_log_std(state, chosen), usual
+    return _with_log_std(state, chosen)
+
+
+def warmed(
+    env: VectorEnv, config: Config, state: ppo_lagrangian.State
+) -> tuple[ppo_lagrangian.State, list[collect.Rollout]]:
+    """(the same policy with critics that know it, the rollouts that they have learned from)."""
+    rollouts = []
+    for _ in range(HELD_ROLLOUTS):
+        state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
+        rollouts.append(rollout)
+    return state, rollouts
 
 
 def _gone_on(state: ppo_lagrangian.State, later: ppo_lagrangian.State) -> agent.State:
