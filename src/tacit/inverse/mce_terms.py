@@ -166,7 +166,7 @@ def _with_log_std(state: ppo_lagrangian.State, log_std: Any) -> ppo_lagrangian.S
 
 def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
     """Mean return of an episode, from pieces of episodes: mean reward of a step times mean length (renewal reward)."""
-    steps, ends = sum(map(len, rollouts)), sum(int(rollout.terminated.sum()) for rollout in rollouts)
+    steps, ends = sum(map(len, rollouts)), sum(int(rollout.done.sum()) for rollout in rollouts)
     return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
 
 
