@@ -195,6 +195,10 @@ class MCE(Loop, total=False):
     """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
     two inputs, chosen on held-out demonstrations (terms). A sum of tables has no budget, thresholds, joint network,
     minibatches or guard, so settings of these have no effect on it."""
+    objects: Annotated[str, "auto"]
+    """Entries of the observation that describe a set of objects, with * for their number: "dx_* dy_* kind=shy_*
+    present=present_* origin=x origin=y". The cost reads distances to the nearest object instead of them. auto: for
+    features "terms", what the environment declares or its names show. raw: read the entries as they are."""
     tempted_steps: Annotated[int, 49152]
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. For
     features "terms", where it takes at most a tenth of a run, and the bootstrap at most a fifth."""
