@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.cost import MOST_INPUTS, one_hot
+from tacit.cost.surroundings import Surroundings
 from tacit.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Interface:
     high: tuple[float, ...] = ()
     """Bounds of the actions."""
     scaled: bool = True
+    surroundings: Surroundings | None = None
+    """How the policy sees a set of objects; None: it sees the entries of an observation as they are."""
 
     @classmethod
     def of(cls, observation_space: Space[Any], action_space: Space[Any], *, scaled: bool = True) -> Interface:
@@ -93,6 +96,19 @@ class Interface:
             raise UserError(f"the policy reads observations of {self.obs_size} numbers, not of shape {vectors.shape}")
         return vectors
 
+    def view(self, vectors: Array) -> Array:
+        """What the networks see, before normalisation, of encoded observations: (..., view_size)."""
+        return vectors if self.surroundings is None else self.surroundings.view(vectors)
+
+    @property
+    def view_size(self) -> int:
+        return self.obs_size if self.surroundings is None else self.surroundings.size
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain description, which `interface_from` reads."""
+        described = asdict(self)
+        return {name: value for name, value in described.items() if name != "surroundings" or value is not None}
+
     def to_env(self, act: Array) -> Array:
         """What is sent to the environment for the policy's own actions (..., A): rescaled and clipped to the box."""
         if self.n_actions:
@@ -133,12 +149,12 @@ class Policy:
     """(A,) of the Gaussian, in the policy's own coordinates; None for a categorical policy."""
     obs_mean: Array
     obs_scale: Array
-    """(obs_size,) float32: the network sees (obs - mean) * scale, clipped."""
+    """(view_size,) float32: the network sees (view - mean) * scale, clipped."""
     obs_clip: float
 
     def head(self, obs: Array) -> Array:
         """Mean of the Gaussian or logits (..., A) for encoded observations (..., obs_size)."""
-        x = (obs - self.obs_mean) * self.obs_scale
+        x = (self.interface.view(obs) - self.obs_mean) * self.obs_scale
         # np.clip costs several times as much on small arrays.
         x = np.minimum(np.maximum(x, -self.obs_clip, out=x), self.obs_clip, out=x)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
@@ -204,7 +220,7 @@ class Policy:
             arrays |= {f"weight{i}": weight, f"bias{i}": bias}
         if self.log_std is not None:
             arrays["log_std"] = self.log_std
-        card = {"kind": "policy", "version": 1, "interface": asdict(self.interface), "obs_clip": self.obs_clip}
+        card = {"kind": "policy", "version": 1, "interface": self.interface.to_json(), "obs_clip": self.obs_clip}
         return arrays, card
 
     @classmethod
@@ -234,13 +250,13 @@ class Policy:
         interface = self.interface
         arrays = (self.obs_mean, self.obs_scale, *self.weights, *self.biases)
         arrays = arrays if self.log_std is None else (*arrays, self.log_std)
-        sizes = [interface.obs_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
+        sizes = [interface.view_size, *(weight.shape[-1] if weight.ndim else 0 for weight in self.weights)]
         fits = (
             bool(self.weights)
             and [weight.shape for weight in self.weights] == list(pairwise(sizes))
             and [bias.shape for bias in self.biases] == [(size,) for size in sizes[1:]]
             and sizes[-1] == interface.act_size
-            and self.obs_mean.shape == self.obs_scale.shape == (interface.obs_size,)
+            and self.obs_mean.shape == self.obs_scale.shape == (interface.view_size,)
             and (self.log_std is None) == bool(interface.n_actions)
             and (self.log_std is None or self.log_std.shape == (interface.act_size,))
             and self.obs_clip > 0
@@ -286,7 +302,8 @@ def interface_from(fields: Mapping[str, Any]) -> Interface:
     """The Interface whose fields a JSON file holds. UserError if they do not describe one."""
     try:
         low, high = (tuple(float(bound) for bound in fields[name]) for name in ("low", "high"))
-        interface = Interface(**{**fields, "low": low, "high": high})
+        plain = {name: value for name, value in fields.items() if name != "surroundings"}
+        interface = Interface(**{**plain, "low": low, "high": high})
     except (KeyError, TypeError, ValueError):
         raise UserError("the description of observations and actions in this file is damaged") from None
     sizes = (interface.obs_size, interface.act_size, interface.n_states, interface.n_actions)
@@ -300,4 +317,6 @@ def interface_from(fields: Mapping[str, Any]) -> Interface:
     )
     if not sound:
         raise UserError("the description of observations and actions in this file contradicts itself: it is damaged")
+    if fields.get("surroundings") is not None:
+        return replace(interface, surroundings=Surroundings.from_json(fields["surroundings"], interface.obs_size))
     return interface

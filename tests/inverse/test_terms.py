@@ -170,8 +170,9 @@ def test_a_rival_is_needed_where_the_learner_still_trespasses():
     through[: len(through) // 2, :2] = rng.uniform(-0.8, 0.8, size=(len(through) // 2, 2))
     assert terms.obeyed(samples, through, present), "it keeps to the style"
     assert not terms.obeyed(samples, agents, present)
-    assert terms.needed_rival(samples, through, present) == [(0, 1)]
-    assert terms.needed_rival(samples, expert, present) == []
+    assert terms.needed_rivals(samples, through, present)[0] == (0, 1)
+    assert terms.needed_rivals(samples, expert, present) == []
+    assert terms.needed_rivals(samples, through, present, least=0.99) == []
     found = terms.search(samples, present, [(0, 1)])
     assert (0, 1) in [table.inputs for table in found.tables]
     assert found.rivals == rivals

@@ -195,7 +195,7 @@ def power_of(run: Run, cost: Cost, threshold: float, against: Demonstrations | N
     if not file.exists() or isinstance(cost, TableCost):
         return {}
     rows = storage.load_arrays(file)[0].get("nominal")
-    if rows is None or rows.ndim != 2 or rows.shape[1] != cost.inputs.obs_size + cost.inputs.act_size:
+    if rows is None or rows.ndim != 2 or rows.shape[1] != cost.inputs.width:
         return {}
     share = float((cost.of_rows(rows) > threshold).mean())
     return {"of": "the agent that follows the reward alone, early in its training", "steps": share}

@@ -104,7 +104,7 @@ def ranges(run: Run, cost: LearnedCost) -> dict[str, list[float]]:
     if not file.exists():
         return {}
     arrays = storage.load_arrays(file)[0]
-    width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
+    width = cost.inputs.width  # samples may have actions that the cost does not read
     rows = [array[:, :width] for array in arrays.values() if array.ndim == 2 and array.shape[1] >= width and len(array)]
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""What a learned cost reads: named entries of observation and action, and their scale.
+"""What a learned cost reads: named entries of observation and action, derived ones, and their scale.
 
     z = squash((x - centre) / scale),      squash(u) = arsinh(u) or u,      within +-clip                        (1)
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.cost.objects import Nearest
 from tacit.errors import UserError
 
 Array = NDArray[Any]
@@ -32,7 +33,7 @@ class Inputs:
 
     names: tuple[str, ...]
     columns: tuple[int, ...]
-    """Columns of [observation | action], one for each name."""
+    """Columns of [observation | derived | action], one for each name."""
     obs_size: int
     act_size: int
     """0 if no action is read."""
@@ -43,13 +44,25 @@ class Inputs:
     clip: float = 20.0
     n_actions: int = 0
     """Number of discrete actions, which are read one-hot; 0 for continuous ones."""
+    derived: tuple[Nearest, ...] = ()
+    """Inputs that are computed from the whole observation (`tacit.cost.objects`)."""
+
+    @property
+    def first_action(self) -> int:
+        """Number of columns before those of the action."""
+        return self.obs_size + len(self.derived)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a row."""
+        return self.first_action + self.act_size
 
     @property
     def reads_actions(self) -> bool:
-        return any(column >= self.obs_size for column in self.columns)
+        return any(column >= self.first_action for column in self.columns)
 
     def rows(self, obs: ArrayLike, act: ArrayLike | None = None) -> Array:
-        """[observation | action] (B, obs_size + act_size) float32; without the action if none is read.
+        """[observation | derived | action] (B, width) float32; without the action if none is read.
 
         Numbers of states (B,), integers, are read one-hot by a cost whose inputs are state[0], state[1], ...
         """
@@ -61,8 +74,13 @@ class Inputs:
         obs = seen.astype(np.float32, copy=False)
         if obs.shape[-1:] != (self.obs_size,):
             raise UserError(f"the cost reads observations of {self.obs_size} numbers, not of shape {obs.shape}")
+        if self.derived:
+            parts = [one.of_rows(obs)[..., None] for one in self.derived]
+            seen = np.concatenate([obs, *parts], axis=-1)
+        else:
+            seen = obs
         if not self.act_size:
-            return obs
+            return seen
         if act is None:
             raise UserError("this cost reads actions: call cost(obs, act)")
         act = np.asarray(act)
@@ -73,7 +91,7 @@ class Inputs:
         act = act.astype(np.float32, copy=False)
         if act.shape != (*obs.shape[:-1], self.act_size):
             raise UserError(f"the cost reads actions of {self.act_size} numbers for each observation, not {act.shape}")
-        return np.concatenate([obs, act], axis=-1)
+        return np.concatenate([seen, act], axis=-1)
 
     @cached_property
     def _numbered(self) -> bool:
@@ -84,11 +102,11 @@ class Inputs:
     @cached_property
     def _chosen(self) -> Array | None:
         """Columns as an index; None if they are all of them in order."""
-        everything = self.columns == tuple(range(self.obs_size + self.act_size))
+        everything = self.columns == tuple(range(self.width))
         return None if everything else np.array(self.columns, dtype=np.intp)
 
     def scaled(self, rows: Array) -> Array:
-        """z (B, d) float32 of rows (B, obs_size + act_size)."""
+        """z (B, d) float32 of rows (B, width)."""
         chosen = self._chosen
         u = ((rows if chosen is None else rows.take(chosen, axis=-1)) - self.centre) / self.scale
         if self.squash:
@@ -98,10 +116,26 @@ class Inputs:
     def of_names(self, names: Sequence[str]) -> Inputs:
         """The same inputs, looked up by name among an environment's entries; UserError if one is not there."""
         read = [name for name, column in zip(self.names, self.columns, strict=True) if column < self.obs_size]
-        shift = len(names) - self.obs_size
         places = iter(choose_columns(names, read))
-        columns = tuple(next(places) if column < self.obs_size else column + shift for column in self.columns)
-        return replace(self, columns=columns, obs_size=len(names))
+        # Derived inputs that are not read need not be there.
+        kept = [i for i in range(len(self.derived)) if self.obs_size + i in self.columns]
+        moved = {self.obs_size + i: len(names) + place for place, i in enumerate(kept)}
+        moved |= {self.first_action + i: len(names) + len(kept) + i for i in range(self.act_size)}
+        columns = tuple(next(places) if column < self.obs_size else moved[column] for column in self.columns)
+        derived = tuple(self.derived[i].of_names(names) for i in kept)
+        return replace(self, columns=columns, obs_size=len(names), derived=derived)
+
+    def is_in(self, name: str, column: int, names: Sequence[str], act_size: int) -> bool:
+        """Can this input be computed in an environment with these entries and this size of an action?"""
+        if column >= self.first_action:
+            return self.act_size == act_size
+        if column < self.obs_size:
+            return name in names
+        try:
+            self.derived[column - self.obs_size].of_names(names)
+        except UserError:
+            return False
+        return True
 
     def clipped_share(self, rows: Array) -> float:
         """Share of rows with an input beyond the clip."""

@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.cost import terms as tables
 from tacit.cost.inputs import MOST_INPUTS, Inputs
+from tacit.cost.objects import Nearest
 from tacit.cost.table import LARGEST, TableCost
 from tacit.errors import UserError
 from tacit.run import disk, storage
@@ -147,7 +148,7 @@ class LearnedCost:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def of_rows(self, rows: Array) -> Array:
-        """Cost (B,) of rows [observation | action]."""
+        """Cost (B,) of rows [observation | derived | action], see `Inputs.rows`."""
         if self.is_sum:
             return np.sum([term.of_rows(rows) for term in self.terms] or np.zeros((1, *rows.shape[:-1])), axis=0)
         return self.features(self.inputs.scaled(rows)) @ self.lam
@@ -186,7 +187,7 @@ class LearnedCost:
             self.inputs,
             names=tuple(self.names[i] for i in kept),
             columns=columns,
-            act_size=self.inputs.act_size if any(column >= self.inputs.obs_size for column in columns) else 0,
+            act_size=self.inputs.act_size if any(column >= self.inputs.first_action for column in columns) else 0,
             centre=self.inputs.centre[kept],
             scale=self.inputs.scale[kept],
         )
@@ -227,6 +228,7 @@ class LearnedCost:
             "at": self.at,
             "unit": self.unit,
             "threshold": self.threshold,
+            **({"derived": [one.to_json() for one in inputs.derived]} if inputs.derived else {}),
             **({} if self.head == "sigmoid" else {"head": self.head}),
             **({"terms": tables.names_of(self.terms)} if self.is_sum else {}),
         }
@@ -243,6 +245,7 @@ class LearnedCost:
                 centre=arrays["centre"],
                 scale=arrays["scale"],
                 **{key: card[key] for key in ("obs_size", "act_size", "squash", "clip", "n_actions")},
+                derived=tuple(Nearest.from_json(one, card["obs_size"]) for one in card.get("derived", [])),
             )
             layers = sum(name.startswith("weight") for name in arrays)
             cost = cls(
@@ -294,7 +297,7 @@ class LearnedCost:
         joint = 0 if not self.weights else 1 if self.head == "beta" else sizes[-1]
         k = d if self.linear else self.slopes.size + joint
         alone = not self.is_sum or not (self.slopes.size or self.weights)
-        total = self.inputs.obs_size + self.inputs.act_size
+        total = self.inputs.width
         fits = (
             shapes
             and alone

@@ -172,6 +172,9 @@ def perturbed(env: VectorEnv, cost: LearnedCost, expert: Array, nominal: Array, 
     rows = expert[rng.integers(len(expert), size=SHAKEN)].copy()
     both = np.concatenate([expert, nominal])[:, :size]
     rows[:, :size] += both.std(axis=0) * rng.standard_normal((SHAKEN, size)).astype(np.float32)
+    rows[:, size : cost.inputs.first_action] = np.stack(
+        [one.of_rows(rows[:, :size]) for one in cost.inputs.derived] or [np.zeros(SHAKEN)], axis=1
+    )[:, : len(cost.inputs.derived)]
     return States(rows, rule(rows[:, :size]))
 
 

@@ -7,6 +7,8 @@ An environment of your own declares what it can as attributes of its class or in
     rule                         the true constraint, a `Rule`; for judging results, never for learning
     succeeded(final_obs)         (n, obs) last observations -> (n,) did the episode end well?
     outcomes                     names of the codes in info["outcome"], such as ("running", "goal", "collision")
+    objects                      `Slots`: which entries of an observation describe a set of objects, in no order; a cost
+                                 then reads distances to the nearest one, and a policy sees them in no order, too
     dt                           seconds per step, for films
     exact_model                  a `GridworldSpec`: the environment as arrays, for the exact methods
     get_state(), set_state(s)    everything that the future depends on, as a dict of arrays, the random generator
@@ -46,6 +48,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit.cost.bounds import Bound
+from tacit.cost.objects import Slots
 from tacit.envs.registry import FlatObservation, feature_names
 from tacit.errors import UserError
 
@@ -143,6 +146,8 @@ class Capabilities:
     """(n, obs) last observations of episodes -> (n,) did they end well?"""
     outcomes: tuple[str, ...] | None = None
     """Names of the codes in info["outcome"]."""
+    objects: Slots | None = None
+    """Which entries of an observation describe a set of objects."""
     step_seconds: float | None = None
     """Seconds per step."""
     renders: bool = False
@@ -173,12 +178,14 @@ def capabilities(env: Any) -> Capabilities:
         return getattr(single, name, None)
 
     model, rule, outcomes = declared("exact_model"), declared("rule"), declared("outcomes")
+    objects = declared("objects")
     return Capabilities(
         model=model if hasattr(model, "states_of") else None,
         horizon=_count(declared("horizon")) or _count(getattr(getattr(env, "spec", None), "max_episode_steps", None)),
         rule=_placed(rule, env) if isinstance(rule, Rule) else None,
         succeeded=_function(declared("succeeded")),
         outcomes=tuple(outcomes) if isinstance(outcomes, tuple | list) else None,
+        objects=objects if isinstance(objects, Slots) else None,
         step_seconds=_seconds(declared("dt")),
         renders="rgb_array" in (declared("metadata") or {}).get("render_modes", ()),
         state=None if wrapped and _is_vector(env) else _copies_state(inner, copies) if copies else _state(inner),

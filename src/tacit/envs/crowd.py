@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.cost.objects import Slots
 from tacit.envs.batched import whole_number
 from tacit.envs.capabilities import Rule
 from tacit.envs.drawing import AGENT, FORBIDDEN, GOAL, GREY, Plane
@@ -77,6 +78,7 @@ class Crowd(Task):
     name = ENV_ID
     feature_names = (*OWN, *(f"{entry}_{slot}" for slot in range(1, SLOTS + 1) for entry in OF_OBJECT))
     rule = Rule(text=f"nearer than {DISTANCE:g} to a shy object", predicate=too_close)
+    objects = Slots(("dx_*", "dy_*"), kinds=("shy_*", "harmless_*"), present="present_*")
     dt = DT
     action_size = 2
     high = (

@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.cost.objects import Slots
 from tacit.envs.batched import BatchedEnv, Flags, Step, check_actions, check_render_mode, declare_options
 from tacit.envs.capabilities import Rule
 from tacit.envs.families import EnvInfo, Family, Info, Options
@@ -48,6 +49,7 @@ class Task(ABC):
     name: str
     feature_names: tuple[str, ...]
     rule: Rule
+    objects: Slots | None = None
     horizon: int
     dt: float
     low: Array
@@ -133,7 +135,7 @@ class TaskEnv(gym.Env[Array, Array]):
         self.task = task = self.task_class(**options)
         self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.horizon, self.dt = task.feature_names, task.rule, task.horizon, task.dt
-        self.succeeded = task.succeeded
+        self.succeeded, self.objects = task.succeeded, task.objects
         self.observation_space, self.action_space = _spaces(task)
         self._state: Array | None = None
         self._steps = 0
@@ -190,6 +192,7 @@ class TaskVectorEnv(BatchedEnv):
         super().__init__(num_envs, *_spaces(task), task.horizon)
         self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.dt, self.succeeded = task.feature_names, task.rule, task.dt, task.succeeded
+        self.objects = task.objects
         self._state = np.zeros((num_envs, _state_size(task)))
 
     def _draw_starts(self, rows: NDArray[np.intp]) -> None:

@@ -157,7 +157,7 @@ def load_sample(run: Run, cost: LearnedCost) -> rules.Sample:
 
 def sample_of(arrays: Mapping[str, Array], cost: LearnedCost) -> rules.Sample:
     """The arrays of samples.safetensors as a sample; UserError if they do not fit the cost."""
-    width = cost.inputs.obs_size + cost.inputs.act_size
+    width = cost.inputs.width
     needed = ("expert", "nominal", "learner", "expert_range")
     for name in needed:
         array = arrays.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import jax
@@ -80,7 +80,7 @@ def init(env: VectorEnv, config: Config, seed: int, *, n_critics: int = 1) -> St
     return State(
         params=params,
         opt_state=optimiser().init(params),
-        obs_stats=normalize.running((interface.obs_size,)),
+        obs_stats=normalize.running((interface.view_size,)),
         reward_scale=normalize.return_scale(env.num_envs),
         carry=collect.begin(env, interface, env_seed),
         rng=dict(rng.bit_generator.state),
@@ -108,7 +108,7 @@ def _use_threads(env: VectorEnv, threads: int) -> None:
 
 def _networks(config: Config, interface: Interface, rng: np.random.Generator, n_critics: int) -> nets.Params:
     log_std = None if interface.n_actions else first_log_std(config, interface)
-    sizes = (interface.obs_size, interface.act_size, config.hidden)
+    sizes = (interface.view_size, interface.act_size, config.hidden)
     return nets.make_params(rng, *sizes, n_critics=n_critics, log_std=log_std)
 
 
@@ -248,7 +248,7 @@ def state_to_arrays(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, An
     return {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in arrays.items()}, {
         "kind": "ppo",
         "version": VERSION,
-        "interface": asdict(state.interface),
+        "interface": state.interface.to_json(),
         "hidden": [len(bias) for bias in state.params.actor.net.biases[:-1]],
         "n_critics": len(state.params.critics),
         "obs_stats": [state.obs_stats.count, state.obs_stats.frozen],
@@ -271,7 +271,7 @@ def state_from_arrays(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str,
     interface = interface_from(metadata["interface"])
     blank = nets.make_params(
         np.random.default_rng(0),
-        interface.obs_size,
+        interface.view_size,
         interface.act_size,
         metadata["hidden"],
         n_critics=metadata["n_critics"],

@@ -13,13 +13,14 @@ import re
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from tacit.cost.surroundings import Surroundings
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import autoreset_mode, feature_names, resets_same_step
 from tacit.envs.registry import make_vec as make_vec
@@ -85,7 +86,12 @@ def interface_of(env: VectorEnv, *, scaled: bool = True) -> Interface:
             f" {env.metadata.get('autoreset_mode')}: make it with"
             " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP"
         )
-    return Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
+    interface = Interface.of(env.single_observation_space, env.single_action_space, scaled=scaled)
+    slots = capabilities(env).objects
+    if slots is None or interface.n_states:
+        return interface
+    high = np.asarray(getattr(env.single_observation_space, "high", np.full(interface.obs_size, np.inf)))
+    return replace(interface, surroundings=Surroundings.of(slots, names_of(env, interface), high))
 
 
 MADE_UP = re.compile(r"(obs|state)\[\d+\]")

@@ -138,7 +138,7 @@ def gather(env: VectorEnv, config: Config, state: State) -> tuple[State, collect
     if stats.count == 0 and agent.normalises(config, state.interface):
         # The first rollout sets the scale before anything is learned from it, because a fresh policy hardly depends on
         # the observation. Later rollouts update the scale after the policy (see `improve`).
-        stats = normalize.update(stats, rollout.obs.reshape(len(rollout), -1))
+        stats = normalize.update(stats, state.interface.view(rollout.obs).reshape(len(rollout), -1))
     state = replace(state, carry=carry, obs_stats=stats, rng=dict(rng.bit_generator.state))
     return replace(state, steps=state.steps + len(rollout)), rollout
 
@@ -172,13 +172,13 @@ def improve(
     the share (T, N) of its future that each step keeps (`gae`).
     """
     rng = agent.generator(state)
-    n, k = len(rollout), len(signals)
+    n, k, view = len(rollout), len(signals), state.interface.view
     order = rng.permuted(np.tile(np.arange(n, dtype=np.int32), (config.epochs, 1)), axis=1)
     # Steps of the rollout itself do not count yet, so that the first update uses the full rate.
     lr = learning_rate(config, state.steps - n)
     batch = Batch(
-        obs=normalize.standardise(state.obs_stats, rollout.obs, state.obs_clip),
-        next_obs=normalize.standardise(state.obs_stats, rollout.next_obs, state.obs_clip),
+        obs=normalize.standardise(state.obs_stats, view(rollout.obs), state.obs_clip),
+        next_obs=normalize.standardise(state.obs_stats, view(rollout.next_obs), state.obs_clip),
         act=rollout.act.astype(np.int32) if state.interface.n_actions else rollout.act,
         signals=np.stack(signals).astype(np.float32),
         terminated=rollout.terminated,
@@ -222,7 +222,7 @@ def improve(
     else:
         factor = _adapted(config, factor, float(info["approx_kl"]))
         if state.iteration and agent.normalises(config, state.interface):
-            stats = normalize.update(stats, rollout.obs.reshape(n, -1))
+            stats = normalize.update(stats, view(rollout.obs).reshape(n, -1))
         params = nets.Params(_quietened(config, params.actor, state), params.critics)
     new = replace(
         state,

@@ -153,7 +153,7 @@ def charge_of(cost: Cost, source: Run, config: Config) -> Charge:
     else:
         arrays = storage.load_arrays(source.path / SAMPLES)[0]
         tried = [arrays[name] for name in ("nominal", "history", "learner") if name in arrays]
-        width = cost.inputs.obs_size + cost.inputs.act_size  # samples may have actions that the cost does not read
+        width = cost.inputs.width  # samples may have actions that the cost does not read
         top = float(cost.of_rows(np.concatenate(tried)[:, :width]).max())
     tau = cost.threshold if config.threshold is None else config.threshold
     if tau is None:
@@ -187,7 +187,7 @@ def fit(cost: Cost, names: Sequence[str], act_size: int, shared: bool, env_id: s
     there = [
         name
         for name, column in zip(inputs.names, inputs.columns, strict=True)
-        if (name in names if column < inputs.obs_size else inputs.act_size == act_size)
+        if inputs.is_in(name, column, names, act_size)
     ]
     missing = [name for name in inputs.names if name not in there]
     if not missing:

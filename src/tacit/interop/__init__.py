@@ -46,3 +46,12 @@ def require_equal(differences: Mapping[str, float]) -> None:
     for name, difference in differences.items():
         if not difference <= TOLERANCE:
             raise RunFailed(f"{name} differs from the original by {difference:.2g}, more than {TOLERANCE:g}")
+
+
+def require_plain(policy: Policy) -> None:
+    """UserError for a policy that sees a set of objects (`tacit.cost.surroundings`): no export computes that."""
+    if policy.interface.surroundings is not None:
+        raise UserError(
+            "this policy sees sums over a set of objects instead of the observation, which cannot be exported; use it "
+            "with tacit.policy, or export its cost alone (tacit.interop.onnx.cost_graph)"
+        )

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,9 @@ from numpy.typing import NDArray
 
 import tacit
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
+from tacit.cost.objects import Nearest
 from tacit.cost.terms import between
-from tacit.interop import TOLERANCE, difference, network_policy, require_equal
+from tacit.interop import TOLERANCE, difference, network_policy, require_equal, require_plain
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -110,6 +112,7 @@ class _Graph:
 
 def policy_graph(policy: Policy) -> ModelProto:
     """The policy with its normalisation, rescaling and clipping."""
+    require_plain(policy)
     interface, g = policy.interface, _Graph()
     x = g.one_hot("obs", interface.n_states) if interface.n_states else "obs"
     x = g.add("Mul", g.add("Sub", x, g.constant(policy.obs_mean)), g.constant(policy.obs_scale))
@@ -143,8 +146,9 @@ def cost_graph(cost: LearnedCost) -> ModelProto:
     rows = "obs"
     if inputs.act_size:
         named["act"] = (np.int64, ["N"]) if inputs.n_actions else (np.float32, ["N", inputs.act_size])
-        act = g.one_hot("act", inputs.n_actions) if inputs.n_actions else "act"
-        rows = g.add("Concat", "obs", act, axis=-1)
+    if inputs.derived or inputs.act_size:
+        act = [g.one_hot("act", inputs.n_actions) if inputs.n_actions else "act"] if inputs.act_size else []
+        rows = g.add("Concat", "obs", *(_nearest(g, one) for one in inputs.derived), *act, axis=-1)
     if cost.is_sum:
         _sum_of_terms(g, cost, rows)
         return _with_threshold(g, cost, named)
@@ -158,6 +162,24 @@ def cost_graph(cost: LearnedCost) -> ModelProto:
     total = g.add("MatMul", features, g.constant(cost.lam[:, None]))
     g.add("Squeeze", total, g.constant([1], np.int64), name="cost")
     return _with_threshold(g, cost, named)
+
+
+def _nearest(g: _Graph, one: Nearest) -> str:
+    """(N, 1) the distance to the nearest object."""
+
+    def entries(columns: Sequence[int]) -> str:
+        return g.add("Gather", "obs", g.constant(columns, np.int64), axis=1)
+
+    places, flags = one.columns[: len(one.position)], one.columns[len(one.position) :]
+    offsets = [entries(columns) for columns in places]
+    if one.origin:
+        origin = [entries([column]) for column in one.origin_columns]
+        offsets = [g.add("Sub", x, own) for x, own in zip(offsets, origin, strict=True)]
+    distance = g.add("Sqrt", g.add("Sum", *(g.add("Mul", x, x) for x in offsets)))
+    far = g.constant(one.far)
+    for columns in flags:
+        distance = g.add("Where", g.add("Greater", entries(columns), g.constant(0.5)), distance, far)
+    return g.add("Min", g.add("ReduceMin", distance, g.constant([1], np.int64), keepdims=1), far)
 
 
 def _with_threshold(g: _Graph, cost: LearnedCost, named: dict[str, tuple[Any, list[Any]]]) -> ModelProto:
@@ -275,13 +297,13 @@ def policy_difference(graph: ModelProto, policy: Policy, obs: NDArray[Any] | Non
 def cost_difference(graph: ModelProto, cost: LearnedCost, obs: NDArray[Any] | None = None) -> float:
     """Largest difference between graph and cost, relative to 1 + |value|."""
     inputs, rng = cost.inputs, np.random.default_rng(1)
-    centre, scale = np.zeros(inputs.obs_size + inputs.act_size), np.ones(inputs.obs_size + inputs.act_size)
+    centre, scale = np.zeros(inputs.width), np.ones(inputs.width)
     centre[list(inputs.columns)], scale[list(inputs.columns)] = inputs.centre, inputs.scale
     given = {"obs": _samples(inputs.obs_size, centre[: inputs.obs_size], scale[: inputs.obs_size], obs)}
     if inputs.n_actions and inputs.act_size:
         given["act"] = rng.integers(inputs.n_actions, size=len(given["obs"]))
     elif inputs.act_size:
-        given["act"] = _samples(inputs.act_size, centre[inputs.obs_size :], scale[inputs.obs_size :], None)
+        given["act"] = _samples(inputs.act_size, centre[inputs.first_action :], scale[inputs.first_action :], None)
         given["act"] = np.resize(given["act"], (len(given["obs"]), inputs.act_size))
     return difference(run_graph(graph, given)["cost"], cost(given["obs"], given.get("act")))
 

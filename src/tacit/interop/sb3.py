@@ -32,7 +32,7 @@ from tacit.demos import Demonstrations, collect
 from tacit.demos.data import Card
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError
-from tacit.interop import difference, network_policy, require_equal
+from tacit.interop import difference, network_policy, require_equal, require_plain
 from tacit.interop.torch import Normalise
 from tacit.policy import Interface, Policy
 from tacit.run import storage
@@ -150,6 +150,7 @@ def to_sb3(policy: Policy, env: gym.Env[Any, Any] | VecEnv | None = None, **sett
 
     env: to go on training in; must have the policy's spaces. `settings` are those of `stable_baselines3.PPO`.
     """
+    require_plain(policy)
     interface = policy.interface
     if env is None:
         env = _Spaces(*_spaces(interface))

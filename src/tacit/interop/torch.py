@@ -21,7 +21,7 @@ from torch import nn
 
 from tacit.cost import BETA_FLOOR, LEAK, LearnedCost, load_cost
 from tacit.cost.terms import between
-from tacit.interop import difference, network_policy, require_equal
+from tacit.interop import difference, network_policy, require_equal, require_plain
 from tacit.policy import Policy
 from tacit.run import storage
 
@@ -89,7 +89,7 @@ class PolicyModule(nn.Module):
 
 
 class CostModule(nn.Module):
-    """Rows [observation | action] (N, obs_size + act_size) float32 -> cost (N,); see `tacit.cost`."""
+    """Rows [observation | derived | action] (N, width), as `cost.inputs.rows` makes them, -> cost (N,)."""
 
     def __init__(self, cost: LearnedCost) -> None:
         super().__init__()
@@ -148,6 +148,7 @@ class CostModule(nn.Module):
 
 
 def policy_module(policy: Policy) -> PolicyModule:
+    require_plain(policy)
     return PolicyModule(policy)
 
 
@@ -176,7 +177,7 @@ def export(run: Run, folder: str | os.PathLike[str]) -> dict[str, float]:
         if (run.path / "model" / f"{name}.safetensors").exists():
             cost = load_cost(run, name)
             assert isinstance(cost, LearnedCost)
-            rows = np.zeros((500, cost.inputs.obs_size + cost.inputs.act_size), np.float32)
+            rows = np.zeros((500, cost.inputs.width), np.float32)
             rows[:, list(cost.inputs.columns)] = _spread(cost.inputs.centre, 1.0 / cost.inputs.scale)
             network = cost_module(cost)
             with torch.no_grad():

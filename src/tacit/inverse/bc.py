@@ -97,17 +97,21 @@ class Cloning:
     def __init__(self, demos: Demonstrations, interface: Interface, config: Config) -> None:
         self.interface, self.config = interface, config
         learned = demos.subset(np.arange(len(demos) - config.held_out))
-        stats = normalize.running((interface.obs_size,))
+        stats = normalize.running((interface.view_size,))
         if not interface.n_states:
-            stats = normalize.update(stats, interface.encode(learned.observations[learned.rows_before]))
+            stats = normalize.update(stats, self._seen(learned))
         self.stats, self.clip = stats, np.inf if interface.n_states else config.obs_clip
         self.learned = self._pairs(learned)
         unseen = demos.subset(np.arange(len(demos) - config.held_out, len(demos))) if config.held_out else None
         self.unseen = None if unseen is None else self._pairs(unseen)
 
+    def _seen(self, demos: Demonstrations) -> Array:
+        """(n, view_size) what the networks see, not normalised."""
+        return self.interface.view(self.interface.encode(demos.observations[demos.rows_before]))
+
     def _pairs(self, demos: Demonstrations) -> tuple[Array, Array]:
-        """(observations (n, obs_size) normalised, actions in the policy's coordinates)"""
-        obs = self.interface.encode(demos.observations[demos.rows_before])
+        """(observations (n, view_size) normalised, actions in the policy's coordinates)"""
+        obs = self._seen(demos)
         act = self.interface.from_env(demos.actions)
         act = act.astype(np.int32) if self.interface.n_actions else act
         return normalize.standardise(self.stats, obs, self.clip), act
@@ -148,7 +152,7 @@ def train(
         rng = np.random.default_rng([seed, 7])
         log_std = None if interface.n_actions else 0.0
         actor = nets.make_params(
-            rng, interface.obs_size, interface.act_size, config.hidden, n_critics=0, log_std=log_std
+            rng, interface.view_size, interface.act_size, config.hidden, n_critics=0, log_std=log_std
         ).actor
         fitting = clone.pieces(actor, *data.learned, rng, config.steps, config.batch_size, config.lr)
         with live("cloning", total=clone.PIECES) as update:

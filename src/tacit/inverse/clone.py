@@ -93,7 +93,7 @@ def start_from(
     the nominal agent's scale.
     """
     learner = state.agent
-    obs = learner.interface.encode(demos.observations[demos.rows_before])
+    obs = learner.interface.view(learner.interface.encode(demos.observations[demos.rows_before]))
     act = learner.interface.from_env(demos.actions)
     stats = learner.obs_stats
     if stats.count:

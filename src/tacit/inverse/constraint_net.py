@@ -21,6 +21,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
+from tacit.demos import Demonstrations
 from tacit.errors import UserError
 from tacit.forward import agent, ppo_lagrangian
 from tacit.inverse import loop, samples
@@ -182,7 +183,9 @@ class Classifier(loop.Method):
         net = init(rng, (len(inputs.names), *config.layers, self.outputs))
         return inputs, net, OPTIMISER.init(net), {}
 
-    def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
+    def inputs_of(
+        self, env: VectorEnv, interface: Interface, config: Any, demos: Demonstrations | None = None
+    ) -> Inputs:
         """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
         return samples.unscaled_inputs(env, interface, config, may_squash=not interface.n_states)
 

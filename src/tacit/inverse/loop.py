@@ -82,9 +82,18 @@ class Method(Saving, trainer.Method):
         raise NotImplementedError
 
     def seekers(
-        self, env: VectorEnv, config: Any, forward: ppo_lagrangian.State, evidence: Evidence, inputs: Inputs
+        self,
+        env: VectorEnv,
+        config: Any,
+        forward: ppo_lagrangian.State,
+        evidence: Evidence,
+        inputs: Inputs,
+        nominal: ppo_lagrangian.State,
     ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
-        """Train further agents to compare with after the bootstrap, and choose the steps that stand for them."""
+        """Train further agents to compare with after the bootstrap, and choose the steps that stand for them.
+
+        `nominal` is the agent of the bootstrap, and `forward` the one to go on with: the same, or a clone.
+        """
         return forward, evidence, {}
 
     def bootstrap_steps(self, config: Any) -> int:
@@ -101,10 +110,6 @@ class Method(Saving, trainer.Method):
 
     def policy_of(self, state: Any) -> Policy:
         return ppo_lagrangian.policy_of(state.forward)
-
-    def inputs_of(self, env: VectorEnv, interface: Interface, config: Any) -> Inputs:
-        """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
-        return samples.unscaled_inputs(env, interface, config)
 
     def recent(self, config: Any, state: Any, expert: Expert, rollouts: list[collect.Rollout]) -> list[collect.Rollout]:
         """The rollouts of a phase that represent the present policy."""
@@ -197,14 +202,15 @@ def bootstrap(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
     forward = method.after_bootstrap(config, first, forward)
     rng = np.random.default_rng([seed, 3])
     interface = forward.agent.interface
-    inputs = method.inputs_of(env, interface, config)
+    inputs = method.inputs_of(env, interface, config, demos)
     expert = samples.of_demonstrations(demos, interface, inputs, config.at, samples.horizon_of(env, demos))
     phase = samples.of_rollouts(rollouts, inputs, config.at, expert.horizon)
     inputs, params, opt_state, beginning = method.begin(config, interface, inputs, expert.rows, phase.rows, rng)
+    nominal = forward
     if config.start == "clone":
         forward = clone.start_from(forward, demos, rng, config.clone_log_std)
     evidence = Evidence(expert, phase, rollouts, charged)
-    forward, evidence, seekers = method.seekers(env, config, forward, evidence, inputs)
+    forward, evidence, seekers = method.seekers(env, config, forward, evidence, inputs, nominal)
     kept = method.nominal_rows(config)
     state = fresh_state(method, forward, params, opt_state, inputs, evidence.phase, rng, kept)
     between = time.perf_counter()

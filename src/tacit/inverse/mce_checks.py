@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import UserError
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
-from tacit.inverse import samples
+from tacit.inverse import objects, samples
 from tacit.run.naming import History
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ HISTORY = History(
         "inverse_first": True,
         "features": "network",
         "tempted_steps": 49_152,
+        "objects": "auto",
     },
     retired={
         "terminal_cost": (0.0, "ending an episode is priced by the dual (moments)"),
@@ -88,8 +89,8 @@ def check_demonstrations(env_id: str, env_kwargs: Mapping[str, Any], config: Con
     try:
         interface = interface_of(env, scaled=config.scale_actions)
         if is_linear(config, interface):
-            inputs = samples.unscaled_inputs(env, interface, config)
             demos = demos.first(config.demonstrations)
+            inputs = objects.inputs_of(env, interface, config, demos)
             horizon = samples.horizon_of(env, demos)
             samples.unit_scale(inputs, samples.of_demonstrations(demos, interface, inputs, config.at, horizon).rows)
     finally:

@@ -24,7 +24,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
-from tacit.forward import collect, nets, ppo_lagrangian
+from tacit.forward import agent, collect, nets, ppo_lagrangian
 from tacit.inverse import samples, screen, terms
 from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
@@ -39,13 +39,21 @@ NOISE = (-2.5, -1.5, -0.5, 0.5)
 """Log standard deviations that are tried for the clone, beside its own."""
 FORGIVEN = 0.8
 """Share of the clone's gain over a random policy that must be left with more noise."""
+WORTH_CLONING = 0.7
+"""Share of the demonstrators' gain over a random policy, or of the nominal agent's if that is less, that a clone must
+have. Otherwise the nominal agent takes its place."""
 HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
 FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
-ENOUGH, TOO_LITTLE, FIRST_DOUBT = 0.03, 0.2, 0.4
+ENOUGH, TOO_LITTLE, FIRST_DOUBT, COMPARABLE = 0.03, 0.1, 0.4, 0.3
 """A learner that obeys and lacks at most the first part of the demonstrators' return may have found a way round the
-cost. One that lacks more than the second after this share of the run may have a cost on the wrong inputs."""
+cost. One that lacks more than the second after this share of the run may have a cost on the wrong inputs. Rivals take
+the place of its terms if each has so much of their S."""
+CLEARANCE = 0.5
+"""How far the learner keeps from the edge of the cost, in usual steps. Time is not finer, and edges are not sharper."""
+KEPT = ("beginners", "steps")
+"""Arrays of the first inverse step that later ones need."""
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
 LEARNER_SHARE, RICH_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.1, 0.2, 8, 2048
@@ -75,27 +83,38 @@ def tempted_steps(config: Config) -> int:
 
 
 def reward_seekers(
-    env: VectorEnv, config: Config, clone: ppo_lagrangian.State, nominal: Sequence[collect.Rollout], horizon: int
+    env: VectorEnv,
+    config: Config,
+    clone: ppo_lagrangian.State,
+    nominal: Sequence[collect.Rollout],
+    horizon: int,
+    nominal_agent: ppo_lagrangian.State,
+    demonstrated: float | None,
 ) -> tuple[ppo_lagrangian.State, list[collect.Rollout], list[collect.Rollout], Metrics]:
     """(the clone with the noise that it can bear, last rollouts of nominal agent and tempted clone, metrics).
 
     `clone` stands at the beginning of its training. The returned state has the same policy, critics that know it, and
     environments, random numbers and a count of steps that go on where the tempted clone has left them.
     """
-    held = forgiving_clone(env, config, clone, returns_of(nominal[:1], horizon), horizon)
-    for _ in range(HELD_ROLLOUTS):
-        held, _, _ = ppo_lagrangian.iterate(env, config, held, no_cost, 0.0, hold_policy=True)
+    last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
+    random = returns_of(nominal[:1], horizon)
+    held, kept = warmed(env, config, forgiving_clone(env, config, clone, random, horizon))
+    cloned = returns_of(kept, horizon)
+    best = returns_of(last, horizon)
+    best = best if demonstrated is None else min(best, demonstrated)
+    if cloned - random < WORTH_CLONING * (best - random):
+        # Too few demonstrations to clone: the copy has neither their skill nor their style.
+        held, _ = warmed(env, config, replace(nominal_agent, agent=_gone_on(nominal_agent, held)))
     held = ppo_lagrangian.freeze_reward_scale(held)
     tempted, rollouts = held, []
     for _ in range(max(1, tempted_steps(config) // config.rollout_steps)):
         tempted, _, rollout = ppo_lagrangian.iterate(env, config, tempted, no_cost, 0.0)
         rollouts.append(rollout)
-    last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
-    gone_on = {name: getattr(tempted.agent, name) for name in ("carry", "rng", "steps", "iteration")}
-    state = replace(held, agent=replace(held.agent, **gone_on))
+    state = replace(held, agent=_gone_on(held, tempted))
     noise = _log_std(held)
     metrics = {
-        "seekers/random_return": returns_of(nominal[:1], horizon),
+        "seekers/random_return": random,
+        "seekers/cloned_return": cloned,
         "seekers/nominal_return": returns_of(last, horizon),
         "seekers/tempted_return": returns_of(rollouts[len(rollouts) // 2 :], horizon),
         "seekers/noise": 0.0 if noise is None else float(noise.mean()),
@@ -125,6 +144,23 @@ def forgiving_clone(
     return _with_log_std(state, chosen)
 
 
+def warmed(
+    env: VectorEnv, config: Config, state: ppo_lagrangian.State
+) -> tuple[ppo_lagrangian.State, list[collect.Rollout]]:
+    """(the same policy with critics that know it, the rollouts that they have learned from)."""
+    rollouts = []
+    for _ in range(HELD_ROLLOUTS):
+        state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
+        rollouts.append(rollout)
+    return state, rollouts
+
+
+def _gone_on(state: ppo_lagrangian.State, later: ppo_lagrangian.State) -> agent.State:
+    """The agent of a state, with environments, random numbers and a count of steps as a later state left them."""
+    left = {name: getattr(later.agent, name) for name in ("carry", "rng", "steps", "iteration")}
+    return replace(state.agent, **left)
+
+
 def _log_std(state: ppo_lagrangian.State) -> Array | None:
     log_std = state.agent.params.actor.log_std
     return None if log_std is None else np.asarray(log_std)
@@ -138,7 +174,7 @@ def _with_log_std(state: ppo_lagrangian.State, log_std: Any) -> ppo_lagrangian.S
 
 def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
     """Mean return of an episode, from pieces of episodes: mean reward of a step times mean length (renewal reward)."""
-    steps, ends = sum(map(len, rollouts)), sum(int(rollout.terminated.sum()) for rollout in rollouts)
+    steps, ends = sum(map(len, rollouts)), sum(int(rollout.done.sum()) for rollout in rollouts)
     return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
 
 
@@ -173,7 +209,8 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     """Choose or fit the terms anew, then the price. `number` counts the inverse steps from 0."""
     expert, phase = seen.expert, seen.phase
     if number == 0:
-        state = replace(state, params={"beginners": beginners(config, state, seen)})
+        kept = {"beginners": beginners(config, state, seen), "steps": usual_steps(state, expert)}
+        state = replace(state, params=kept)
     earned = income(seen)
     data = comparison(
         config, state, expert, phase if number else None, RICH_SHARE if earned > ENOUGH else LEARNER_SHARE
@@ -188,9 +225,12 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
         agents, learner = comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:]
         stuck = earned < -TOO_LITTLE and state.steps > FIRST_DOUBT * config.total_steps
-        if stuck or (earned > -ENOUGH and terms.obeyed(agents, learner, before)):
-            needed = terms.needed_rival(agents, learner, before)
-            searched = searched or bool(needed)
+        if stuck:
+            needed = terms.needed_rivals(agents, learner, before, COMPARABLE * state.share)
+        elif earned > -ENOUGH and terms.obeyed(agents, learner, before):
+            # One at a time, because who keeps to it may no longer trespass on the others.
+            needed = terms.needed_rivals(agents, learner, before)[:1]
+        searched = searched or bool(needed)
         if needed and stuck:
             before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
     fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
@@ -203,7 +243,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     falls = phase.absorbed > 2.0 * expert.absorbed + FALLS_MORE
     state = replace(
         state,
-        params=to_params(fitted) | {name: value for name, value in state.params.items() if name == "beginners"},
+        params=to_params(fitted) | {name: value for name, value in state.params.items() if name in KEPT},
         price=price,
         share=fitted.share if searched else state.share,
         threshold=fitted.threshold,
@@ -233,6 +273,21 @@ def beginners(config: Config, state: State, seen: Evidence) -> Array:
     first = seen.rollouts[: max(1, round(FIRST_SHARE * len(seen.rollouts)))]
     rows = samples.of_rollouts(first, state.inputs, config.at, seen.expert.horizon).rows
     return samples.thinned(rows, LEARNER_ROWS)[:, list(state.inputs.columns)]
+
+
+def usual_steps(state: State, expert: Expert) -> Array:
+    """(d,) how much each input usually changes in a demonstrated step: the median."""
+    rows = expert.rows[:, list(state.inputs.columns)]
+    changes = np.abs(np.diff(rows, axis=0))[expert.times[1:] > 0]
+    return np.median(changes, axis=0) if len(changes) else np.zeros(rows.shape[1])
+
+
+def cautious(state: State, cost: LearnedCost) -> LearnedCost:
+    """The cost that the learner is charged: what it forbids reaches out by CLEARANCE."""
+    steps = dict(zip(cost.inputs.names, np.asarray(state.params.get("steps", ()), np.float64), strict=False))
+    read = {name for term in cost.terms for name in term.names}
+    margins = {name: CLEARANCE * float(size) for name, size in steps.items() if name in read and size > 0}
+    return cost.with_margin(margins) if margins else cost
 
 
 def income(seen: Evidence) -> float:

@@ -40,12 +40,20 @@ class OfTerms(loop.Method):
         return mce_terms.nominal_steps(config)
 
     def seekers(
-        self, env: VectorEnv, config: Config, forward: ppo_lagrangian.State, seen: Evidence, inputs: Inputs
+        self,
+        env: VectorEnv,
+        config: Config,
+        forward: ppo_lagrangian.State,
+        seen: Evidence,
+        inputs: Inputs,
+        nominal: ppo_lagrangian.State,
     ) -> tuple[ppo_lagrangian.State, Evidence, Metrics]:
         horizon = seen.expert.horizon
-        forward, nominal, tempted, metrics = mce_terms.reward_seekers(env, config, forward, seen.rollouts, horizon)
+        forward, last, tempted, metrics = mce_terms.reward_seekers(
+            env, config, forward, seen.rollouts, horizon, nominal, seen.expert.mean_return
+        )
         mce_checks.warn_of_beginner(metrics, seen.expert)
-        first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (nominal, tempted))
+        first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (last, tempted))
         return forward, replace(seen, phase=mce_terms.both_phases(first, second, metrics, seen.expert)), metrics
 
     def nominal_rows(self, config: Config) -> int:
@@ -59,7 +67,7 @@ class OfTerms(loop.Method):
         return mce_terms.inverse_step(config, state, evidence, loop.steps_before(config, state))
 
     def charged(self, config: Config, state: State, rng: np.random.Generator) -> ppo_lagrangian.CostFunction:
-        cost = self.cost_of(state, config)
+        cost = mce_terms.cautious(state, self.cost_of(state, config))
         return lambda obs, act, next_obs: state.price * cost.of_steps(obs, act, next_obs)
 
     def terminal_cost(self, config: Config, state: State, expert: Expert) -> float:

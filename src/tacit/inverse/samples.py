@@ -10,7 +10,7 @@ A weight w_i makes  sum_i w_i f(row_i)  an estimate of the expectation of f, in 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost, choose_columns
+from tacit.cost.objects import Nearest
 from tacit.demos import Demonstrations
 from tacit.envs.capabilities import capabilities
 from tacit.errors import UserError
@@ -150,14 +151,28 @@ def horizon_of(env: VectorEnv, demos: Demonstrations) -> int:
 # Inputs
 
 
-def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, may_squash: bool = True) -> Inputs:
-    """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
-    names = names_of(env, interface)
-    columns = choose_columns(names, config.inputs) if config.inputs else tuple(range(interface.obs_size))
+def unscaled_inputs(
+    env: VectorEnv,
+    interface: Interface,
+    config: Settings,
+    *,
+    may_squash: bool = True,
+    derived: Sequence[Nearest] = (),
+    instead_of: Collection[str] = (),
+) -> Inputs:
+    """The inputs of the cost before scaling. UserError for a name that the environment does not have.
+
+    Unless the settings name inputs, they are `derived` ones and all entries of an observation but `instead_of`.
+    """
+    names = (*names_of(env, interface), *(one.name for one in derived))
+    if config.inputs:
+        columns = choose_columns(names, config.inputs)
+    else:
+        columns = tuple(i for i, name in enumerate(names) if name not in instead_of)
     chosen = [names[column] for column in columns]
     if config.use_action:
         chosen += [f"action[{i}]" for i in range(interface.act_size)]
-        columns += tuple(range(interface.obs_size, interface.obs_size + interface.act_size))
+        columns += tuple(range(len(names), len(names) + interface.act_size))
     return Inputs(
         names=tuple(chosen),
         columns=columns,
@@ -168,6 +183,7 @@ def unscaled_inputs(env: VectorEnv, interface: Interface, config: Settings, *, m
         squash=config.squash and config.input_scale == "fit" and may_squash,
         clip=config.input_clip,
         n_actions=interface.n_actions,
+        derived=tuple(derived),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import Inputs
+from tacit.cost.objects import Nearest
 from tacit.errors import UserError
 from tacit.forward import agent
 from tacit.inverse import samples
@@ -130,7 +131,8 @@ def to_arrays(method: Saving, state: Any, forward: Saved) -> Saved:
         "kind": method.name,
         "version": 1,
         "forward": forward[1],
-        "inputs": {name: value for name, value in inputs.items() if name not in ("centre", "scale")},
+        "inputs": {name: value for name, value in inputs.items() if name not in ("centre", "scale", "derived")},
+        **({"derived": [one.to_json() for one in state.inputs.derived]} if state.inputs.derived else {}),
         **method.shapes(state.params),
         **{name: getattr(state, name) for name in ("rng", "iteration", *_own_fields(method))},
     }
@@ -143,7 +145,9 @@ def from_arrays(method: Saving, arrays: Mapping[str, Array], metadata: Mapping[s
     try:
         described = metadata["inputs"]
         lists = {name: tuple(described[name]) for name in ("names", "columns")}
-        inputs = Inputs(**{**described, **lists}, centre=arrays["inputs/centre"], scale=arrays["inputs/scale"])
+        derived = tuple(Nearest.from_json(one, described["obs_size"]) for one in metadata.get("derived", []))
+        scaling = {"centre": arrays["inputs/centre"], "scale": arrays["inputs/scale"]}
+        inputs = Inputs(**{**described, **lists, **scaling, "derived": derived})
         params, opt_state = method.blank(metadata, len(inputs.names))
         trees = agent.filled({method.tree: params, f"{method.tree}_optimiser": opt_state}, arrays)
         forward: Arrays = {n.removeprefix("forward/"): a for n, a in arrays.items() if n.startswith("forward/")}

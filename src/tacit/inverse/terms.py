@@ -353,19 +353,19 @@ def rivals_of(samples: Samples) -> tuple[Inputs, ...]:
     return tuple(sorted(pulls, key=lambda inputs: -pulls[inputs]))
 
 
-def needed_rival(agents: Samples, learner: Array, present: Fitted) -> list[Inputs]:
-    """The rival on whose inputs the learner (n, d) trespasses most, compared with agents that follow the reward.
+def needed_rivals(agents: Samples, learner: Array, present: Fitted, least: float = 0.0) -> list[Inputs]:
+    """Rivals on whose inputs the learner (n, d) trespasses, compared with agents that follow the reward; most first.
 
-    One at a time, because who keeps to it may no longer trespass on the others. [] if there is none.
+    Only those with at least this S.
     """
     used = [table.inputs for table in present.tables]
     needed = {}
     for inputs in present.rivals:
         if not any(set(inputs) <= set(other) for other in used):
             single = Single(agents, inputs)
-            if single.trespass(learner) > NEEDED * single.agents_trespass > 0.0:
+            if single.fitted.share >= least and single.trespass(learner) > NEEDED * single.agents_trespass > 0.0:
                 needed[inputs] = single.trespass(learner) / single.agents_trespass
-    return sorted(needed, key=lambda inputs: needed[inputs])[-1:]
+    return sorted(needed, key=lambda inputs: -needed[inputs])
 
 
 def obeyed(agents: Samples, learner: Array, present: Fitted) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.cost import CLIPPED_TOO_OFTEN, LearnedCost
+from tacit.cost import CLIPPED_TOO_OFTEN, Inputs, LearnedCost
 from tacit.cost.calibration import HELD_OUT
 from tacit.demos import load
 from tacit.demos.data import FEW_DEMONSTRATIONS
@@ -31,7 +31,7 @@ from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import samples
 from tacit.inverse.judge import judge, save_samples
-from tacit.policy import Policy
+from tacit.policy import Interface, Policy
 from tacit.run import versions
 from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
 from tacit.run.trainer import train as train_in_folder
@@ -78,6 +78,12 @@ class Method:
         """Yield (state, metrics) per outer iteration. With a state, it continues as if it had not stopped."""
         raise NotImplementedError
 
+    def inputs_of(
+        self, env: VectorEnv, interface: Interface, config: Any, demos: Demonstrations | None = None
+    ) -> Inputs:
+        """The inputs of the cost before scaling. UserError for a name that the environment does not have."""
+        return samples.unscaled_inputs(env, interface, config)
+
     def policy_of(self, state: Any) -> Policy:
         """The present policy as an artefact."""
         raise NotImplementedError
@@ -113,7 +119,7 @@ class Method:
         agent.check(config, config.n_envs)
         env = make_vec(env_id, 1, **env_kwargs)
         try:
-            samples.unscaled_inputs(env, interface_of(env, scaled=config.scale_actions), config)
+            self.inputs_of(env, interface_of(env, scaled=config.scale_actions), config)
         finally:
             env.close()
 

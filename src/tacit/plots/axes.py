@@ -36,16 +36,18 @@ def plot_cost(
     if len(features) not in (1, 2):
         raise UserError(f"a cost is drawn along one feature or over two, not {len(features)}: {', '.join(cost.names)}")
     columns = choose_columns(cost.inputs.names, features)
-    rows = _steps(demos) if cost.reads_actions else cost.inputs.rows(demos.observations)
+    rows = _steps(cost, demos) if cost.reads_actions else cost.inputs.rows(demos.observations)
     places = [cost.inputs.columns[i] for i in columns]
     dots = rows[:: max(1, len(rows) // DOTS)]
     return (_curve if len(features) == 1 else _surface)(cost, rows, dots, places, features, axes)
 
 
-def _steps(demos: Demonstrations) -> NDArray[Any]:
-    """[observation | action] of every demonstrated step."""
-    before = np.concatenate([trajectory.observations[:-1] for trajectory in demos])
-    return np.concatenate([before.reshape(len(before), -1), demos.actions.reshape(len(demos.actions), -1)], axis=1)
+def _steps(cost: LearnedCost, demos: Demonstrations) -> NDArray[Any]:
+    """[observation | derived | action] of every demonstrated step."""
+    before = demos.observations[demos.rows_before]
+    if not cost.inputs.derived:
+        return np.concatenate([before.reshape(len(before), -1), demos.actions.reshape(len(demos.actions), -1)], axis=1)
+    return cost.inputs.rows(before, demos.actions)
 
 
 def _curve(

@@ -190,7 +190,7 @@ class Loop(TrainerSettings, SamplesSettings, PpoLagrangianPenalty, total=False):
     paper."""
 
 
-class MCETerms(TypedDict, total=False):
+class MceSettingsTerms(TypedDict, total=False):
     """Settings of a sum of tables: features "terms", the default in most environments."""
 
     tempted_steps: Annotated[int, 49152]
@@ -198,7 +198,7 @@ class MCETerms(TypedDict, total=False):
     a tenth of a run; the bootstrap takes at most a fifth."""
 
 
-class MCENetwork(TypedDict, total=False):
+class MceSettingsNetwork(TypedDict, total=False):
     """Settings of a cost of thresholds and a network: features "network", as in --preset thresholds and paper."""
 
     budget: Annotated[float, 0.0]
@@ -241,12 +241,16 @@ class MCENetwork(TypedDict, total=False):
     """Trapped iterations in a row after which the guard re-initialises the policy, in the first 70 % of the steps."""
 
 
-class MCE(MCENetwork, MCETerms, Loop, total=False):
+class MCE(MceSettingsNetwork, MceSettingsTerms, Loop, total=False):
     """Settings of MCE-ICRL: of PPO, of the loop, and of the inverse step."""
 
     features: Annotated[Literal["network", "terms"], "network"]
     """The cost: thresholds and a joint network, fitted by gradient steps (network), or a short sum of tables on one or
     two inputs, chosen on held-out demonstrations (terms)."""
+    objects: Annotated[str, "auto"]
+    """Entries of the observation that describe a set of objects, with * for their number: "dx_* dy_* kind=shy_*
+    present=present_* origin=x origin=y". The cost reads distances to the nearest object instead of them. auto: for
+    features "terms", what the environment declares or its names show. raw: read the entries as they are."""
     expert_square: Annotated[float, 20.0]
     """Weight of the squared cost of demonstrations in the dual."""
     learner_square: Annotated[float, 0.1]

@@ -209,7 +209,7 @@ def _sampled(
         expected = name == "cost" or (run.config["algo"] == "mce" and run.config["config"].get("features") != "terms")
         for cost in attempt(f"model/{file.name}", lambda file=file: (LearnedCost.load(file),), (), expected):
             costs[name] = cost
-    widths = {cost.inputs.obs_size + cost.inputs.act_size for cost in costs.values()}
+    widths = {cost.inputs.width for cost in costs.values()}
     fits = {"expert", "nominal", "learner"} <= samples.keys() and all(
         array.ndim == 2 and len(array) and {array.shape[1]} == widths and np.isfinite(array).all()
         for name, array in samples.items()
