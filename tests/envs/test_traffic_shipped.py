@@ -77,6 +77,6 @@ def test_learning_out_of_the_box(cli: Callable[..., Any], rule: str) -> None:
         "runs",
     )
     assert done.status == 0, done.stderr
-    assert "demonstrations that come with Tacit" in done.stderr
+    assert "those that come with Tacit" in done.stderr
     assert "simulated" in done.stdout
     assert "goal" in done.stdout
