@@ -15,6 +15,7 @@ from tacit.stats import clopper_pearson
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "shapes.md")
 BEGIN, END = "<!-- the table of tools/shapes_table.py -->", "<!-- end of the table -->"
+SCORES_BEGIN, SCORES_END = "<!-- the scores of tools/shapes_table.py -->", "<!-- end of the scores -->"
 HIDDEN = {
     "Nav, disc": "a disc",
     "Nav, discs": "two discs",
@@ -70,15 +71,33 @@ def block() -> str:
     """The table with its heading, as pages have it."""
     words = (
         f"Violating episodes in per cent, of 100 fresh episodes per run. *Learned* is the mean over {seeds()} seeds,"
-        " with the best and the worst seed. The others are one seed, with a 95 % interval. *Return* is the learned"
-        " policy's, of the demonstrations'. `tacit reproduce shapes` measures it."
+        " with the best and the worst seed. The others are one seed, with a 95 % interval. *Return* is the mean of the"
+        " learned policy, and of the demonstrations. `tacit reproduce shapes` measures it."
     )
     return f"{BEGIN}\n{words}\n\n{table()}\n{END}"
 
 
+def scores_block() -> str:
+    """How right the costs and the rules are, as docs/shapes.md has it."""
+    runs = read(ROOT / "results" / "shapes.json", curves=False)["runs"]
+    head = ["task", "AUROC", "IoU", "rule: precision", "rule: recall", "identifiable", "normalised return"]
+    rows = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for task in HIDDEN:
+        own = [run for run in runs if run["label"] == f"{task}: mce" and run.get("decided")]
+        if own:
+            keys = ("auroc", "iou", "rule_precision", "rule_recall", "identifiable")
+            columns = [[run["decided"][key] for run in own] for key in keys]
+            columns.append([run["normalised_return"] for run in own])
+            cells = [f"{sum(values) / len(values):.2f} ({min(values):.2f})" for values in columns]
+            rows.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join([SCORES_BEGIN, *rows, SCORES_END])
+
+
 def with_table(text: str) -> str:
-    """A page with the present table."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block(), text, flags=re.DOTALL)
+    """A page with the present tables."""
+    for begin, end, make in ((BEGIN, END, block), (SCORES_BEGIN, SCORES_END, scores_block)):
+        text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, make=make: make(), text, flags=re.DOTALL)
+    return text
 
 
 def main() -> None:

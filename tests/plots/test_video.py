@@ -85,7 +85,7 @@ def test_filmstrip() -> None:
 def test_film_marks_violations() -> None:
     config = {"algo": "x", "env": "tacit-test/Counter-v0", "env_kwargs": {}, "config": {}, "seed": 0}
     text = render_report([RunData("run", config, True, policy=still)])  # type: ignore[arg-type]
-    assert "One episode of 9 steps, return 18.00, 5 steps in violation." in Page(text).text
+    assert "One episode of 9 steps, return 18, 5 steps in violation." in Page(text).text
     assert re.findall(r'<figure class="violates"><img [^>]*alt="([^"]*)"', text) == [
         f"{seconds} s, violates" for seconds in (2.5, 3.0, 4.0, 4.5)
     ]
