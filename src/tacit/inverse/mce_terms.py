@@ -39,7 +39,7 @@ NOISE = (-2.5, -1.5, -0.5, 0.5)
 """Log standard deviations that are tried for the clone, beside its own."""
 FORGIVEN = 0.8
 """Share of the clone's gain over a random policy that must be left with more noise."""
-WORTH_CLONING = 0.7
+WORTH_CLONING = 0.5
 """Share of the demonstrators' gain over a random policy, or of the nominal agent's if that is less, that a clone must
 have. Otherwise the nominal agent takes its place."""
 HELD_ROLLOUTS = 2
@@ -48,8 +48,8 @@ FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
 ENOUGH, TOO_LITTLE, FIRST_DOUBT, COMPARABLE = 0.03, 0.1, 0.4, 0.3
 """A learner that obeys and lacks at most the first part of the demonstrators' return may have found a way round the
-cost. One that lacks more than the second after this share of the run may have a cost on the wrong inputs. Rivals take
-the place of its terms if each has so much of their S."""
+cost. One that lacks more than the second after this share of the run, or does not obey, may have a cost on the wrong
+inputs. Then rivals count that have so much of the S of its terms; if it lacks too much, they take their place."""
 CLEARANCE = 0.5
 """How far the learner keeps from the edge of the cost, in usual steps. Time is not finer, and edges are not sharper."""
 KEPT = ("beginners", "steps")
@@ -224,15 +224,16 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
         before = replace(before, rivals=terms.rivals_of(data))
     elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
         agents, learner = comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:]
-        stuck = earned < -TOO_LITTLE and state.steps > FIRST_DOUBT * config.total_steps
-        if stuck:
+        poor, obeys = earned < -TOO_LITTLE, terms.obeyed(agents, learner, before)
+        if (poor or not obeys) and state.steps > FIRST_DOUBT * config.total_steps:
             needed = terms.needed_rivals(agents, learner, before, COMPARABLE * state.share)
-        elif earned > -ENOUGH and terms.obeyed(agents, learner, before):
-            # One at a time, because who keeps to it may no longer trespass on the others.
-            needed = terms.needed_rivals(agents, learner, before)[:1]
-        searched = searched or bool(needed)
-        if needed and stuck:
+        elif earned > -ENOUGH and obeys:
+            needed = terms.needed_rivals(agents, learner, before)
+        if needed and poor:
             before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
+        elif needed:
+            needed = needed[:1]  # who keeps to it may no longer trespass on the others
+        searched = searched or bool(needed)
     fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
