@@ -224,10 +224,13 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
         before = replace(before, rivals=terms.rivals_of(data))
     elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
         agents, learner = comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:]
-        poor, obeys = earned < -TOO_LITTLE, terms.obeyed(agents, learner, before)
-        if (poor or not obeys) and state.steps > FIRST_DOUBT * config.total_steps:
+        late = state.steps > FIRST_DOUBT * config.total_steps
+        poor, enough = earned < -TOO_LITTLE, earned > -ENOUGH
+        # It takes a fit for each term, so only where it decides something.
+        obeys = (enough or (late and not poor)) and terms.obeyed(agents, learner, before)
+        if late and (poor or not obeys):
             needed = terms.needed_rivals(agents, learner, before, COMPARABLE * state.share)
-        elif earned > -ENOUGH and obeys:
+        elif enough and obeys:
             needed = terms.needed_rivals(agents, learner, before)
         if needed and poor:
             before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
