@@ -13,6 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK = "#1f2429"
@@ -83,3 +84,9 @@ def render(figure: Figure, format: Format, tight: bool = True, description: str 
 def plain(text: str) -> str:
     """A user's text, escaped so that Matplotlib does not read it as mathematics."""
     return text.replace("$", r"\$")
+
+
+def legend_above(drawing: Figure, axes: Axes, columns: int) -> None:
+    """One legend over all axes of a figure: that of these axes."""
+    drawing.legend(*axes.get_legend_handles_labels(), loc="upper center", ncols=columns, frameon=False, fontsize=8)
+    drawing.tight_layout(rect=(0, 0, 1, 0.92))

@@ -23,7 +23,7 @@ from tacit.demos import expert_demonstrations
 from tacit.envs.gridworld import GridworldSpec, make_spec
 from tacit.evaluate import evaluate_exact
 from tacit.forward.soft_policy_iteration import occupancy, plan
-from tacit.plots import new_figure, render, style
+from tacit.plots import legend_above, new_figure, render, style
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import Measured
 from tacit.tabular import MDP, solve
@@ -150,8 +150,7 @@ def figure(results: Mapping[str, Any]) -> bytes:
             broken.plot(at, means, "o-", label=kind)
         solved.set(xlabel="slip probability", ylabel="problems with a solution", ylim=(-0.05, 1.05))
         broken.set(xlabel="slip probability", ylabel="violating episodes", ylim=(-0.05, 1.05))
-        drawing.legend(*solved.get_legend_handles_labels(), loc="upper center", ncols=3, frameon=False, fontsize=8)
-        drawing.tight_layout(rect=(0, 0, 1, 0.92))
+        legend_above(drawing, solved, 3)
         return render(drawing, "png", tight=False)
 
 

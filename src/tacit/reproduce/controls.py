@@ -31,7 +31,7 @@ from tacit.envs.registry import make_vec
 from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.inverse.trajectories import discounted_counts
-from tacit.plots import new_figure, render, style
+from tacit.plots import legend_above, new_figure, render, style
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import ROBOTS, Measured
 from tacit.stats import bootstrap_interval, iqm
@@ -170,9 +170,7 @@ def figure(results: Mapping[str, Any]) -> bytes:
                 axes.plot(SLIPS, means, marker="o", markersize=4, label=cost)
             axes.set_xlabel("slip probability")
             axes.set_ylabel(COLUMNS[column].replace(" of the policy", "\nof the policy").replace(", all", "\nall"))
-        handles, labels = drawing.axes[2].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="upper center", ncols=5, frameon=False, fontsize=8)
-        drawing.tight_layout(rect=(0, 0, 1, 0.92))
+        legend_above(drawing, drawing.axes[2], 5)
         return render(drawing, "png", tight=False)
 
 

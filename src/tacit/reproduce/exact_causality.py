@@ -25,7 +25,7 @@ from tacit.demos import expert_demonstrations, expert_policy
 from tacit.envs.gridworld import GridworldSpec, make_spec
 from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
 from tacit.forward.soft_policy_iteration import occupancy, plan
-from tacit.plots import new_figure, render, style
+from tacit.plots import legend_above, new_figure, render, style
 from tacit.reproduce.causal_pair import EntropyModel, Fit
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import Measured
@@ -208,9 +208,7 @@ def figure(results: Mapping[str, Any]) -> bytes:
                     )
             axes.set_xlabel("slip probability")
             axes.set_ylabel(COLUMNS[column])
-        handles, labels = drawing.axes[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="upper center", ncols=5, frameon=False, fontsize=8)
-        drawing.tight_layout(rect=(0, 0, 1, 0.92))
+        legend_above(drawing, drawing.axes[0], 5)
         return render(drawing, "png", tight=False)
 
 
