@@ -146,7 +146,7 @@ def test_few_or_short_demonstrations(lengths):
     assert all(np.isfinite(table.values).all() and (table.values >= 0).all() for table in fitted.tables)
 
 
-# -- rivals -----------------------------------------------------------------------------------------------------------
+# -- a term by itself --------------------------------------------------------------------------------------------------
 
 
 def crossing(rng, n=3000):
@@ -158,24 +158,18 @@ def crossing(rng, n=3000):
     return expert, agents, beginners
 
 
-def test_a_rival_is_needed_where_the_learner_still_trespasses():
+def test_a_search_keeps_what_is_needed_and_leaves_out_what_is_laid_aside():
     rng = np.random.default_rng(0)
     expert, agents, beginners = crossing(rng)
     samples = replace(samples_of(expert, agents), beginners=beginners)
-    rivals = terms.rivals_of(samples)
-    assert (0, 1) in rivals
-    style = terms.Table((2,), (np.array([2.0, 4.0]),), np.array([0.0, 1.0]))
-    present = Fitted((style,), rivals=rivals)
-    through = expert.copy()
-    through[: len(through) // 2, :2] = rng.uniform(-0.8, 0.8, size=(len(through) // 2, 2))
-    assert terms.obeyed(samples, through, present), "it keeps to the style"
-    assert not terms.obeyed(samples, agents, present)
-    assert terms.needed_rivals(samples, through, present)[0] == (0, 1)
-    assert terms.needed_rivals(samples, expert, present) == []
-    assert terms.needed_rivals(samples, through, present, least=0.99) == []
-    found = terms.search(samples, present, [(0, 1)])
-    assert (0, 1) in [table.inputs for table in found.tables]
-    assert found.rivals == rivals
+    everything = terms.search(samples, Fitted())
+    assert (0, 1) in [table.inputs for table in everything.tables]
+    needed = terms.search(samples, everything, needed=[(0, 1), (2, 3)])
+    inputs = [table.inputs for table in needed.tables]
+    assert {(0, 1), (2, 3)} <= set(inputs)
+    assert len(inputs) == len(set(inputs)), "no term stands twice"
+    without = terms.search(samples, everything, without=[(0, 1)])
+    assert (0, 1) not in [table.inputs for table in without.tables]
 
 
 def test_what_beginners_do_more_than_competent_agents_is_not_drawn():

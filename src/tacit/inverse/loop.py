@@ -67,6 +67,8 @@ class Evidence:
     """The rollouts that these steps come from."""
     charged: float
     """Mean cost charged to the learner per step; 0 in the bootstrap."""
+    tempted: Array | None = None
+    """(n, width) steps of a clone that follows the reward, for methods that have one; in the bootstrap only."""
 
 
 class Method(Saving, trainer.Method):

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.forward import agent, collect, nets, ppo_lagrangian
-from tacit.inverse import samples, screen, terms
+from tacit.inverse import samples, screen, terms, trials
 from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
 from tacit.inverse.terms import Fitted, Table
+from tacit.inverse.trials import Trials
 from tacit.run.trainer import Metrics
 
 if TYPE_CHECKING:
@@ -46,10 +47,6 @@ HELD_ROLLOUTS = 2
 """Rollouts in which the critics learn the clone's values before it is tempted."""
 FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
-ENOUGH, TOO_LITTLE, FIRST_DOUBT, COMPARABLE = 0.03, 0.1, 0.4, 0.3
-"""A learner that obeys and lacks at most the first part of the demonstrators' return may have found a way round the
-cost. One that lacks more than the second after this share of the run, or does not obey, may have a cost on the wrong
-inputs. Then rivals count that have so much of the S of its terms; if it lacks too much, they take their place."""
 CLEARANCE = 0.5
 """How far the learner keeps from the edge of the cost, in usual steps. Time is not finer, and edges are not sharper."""
 KEPT = ("beginners", "steps")
@@ -57,13 +54,16 @@ KEPT = ("beginners", "steps")
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
 LEARNER_SHARE, RICH_SHARE, LEARNER_PHASES, LEARNER_ROWS = 0.1, 0.2, 8, 2048
-"""Weight of the learner's own steps in P, and that of a learner which earns more than the demonstrators by ENOUGH; how
-many of its last phases they come from, and steps of the last phase. What does not pay is style, no sign of a rule."""
+"""Weight of the learner's own steps in P, and that of a RICH learner; how many of its last phases they come from, and
+steps of the last phase. What does not pay is style, no sign of a rule."""
+RICH = 0.03
+"""What a rich learner earns more than the demonstrators, as a share of their return."""
 MOST_EXPERT_ROWS = 20_000
-SEARCHES, SEARCH_EVERY, LAST_SEARCH, LAST_RIVAL = (0, 2, 5, 10), 10, 0.9, 0.7
-"""Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit. Rivals
-are added in a smaller share of the run, because the learner must learn to keep to them."""
-FIRST_PRICE, PRICE_STEP, HIGHEST_PRICE = 1.0, 1.6, 100.0
+SEARCHES, SEARCH_EVERY, LAST_SEARCH = (0, 2, 5, 10), 10, 0.9
+"""Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit."""
+FIRST_PRICE, PRICE_STEP, PRICE_BACK, HIGHEST_PRICE = 1.0, 1.6, 1.25, 100.0
+"""The price at first, the factors by which it rises and falls, and its bound. It falls again, because a term that comes
+back raises it for as long as the learner has not learned to keep to it."""
 FALLS_MORE = 0.01
 """Ending an episode is priced if the learner spends more than twice as much time beyond the end, and so much more."""
 
@@ -212,42 +212,32 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
         kept = {"beginners": beginners(config, state, seen), "steps": usual_steps(state, expert)}
         state = replace(state, params=kept)
     earned = income(seen)
-    data = comparison(
-        config, state, expert, phase if number else None, RICH_SHARE if earned > ENOUGH else LEARNER_SHARE
-    )
+    data = comparison(config, state, expert, phase if number else None, RICH_SHARE if earned > RICH else LEARNER_SHARE)
     before = fitted_of(state)
     charged = float(_costs(before, data.learner[-LEARNER_ROWS:]).mean()) if number else 0.0
     searched = number in SEARCHES or number % SEARCH_EVERY == 0
     searched = searched and (number == 0 or state.steps < LAST_SEARCH * config.total_steps)
-    needed: list[screen.Inputs] = []
+    tries = trials_of(state)
     if number == 0:
-        before = replace(before, rivals=terms.rivals_of(data))
-    elif number > 1 and state.steps < LAST_RIVAL * config.total_steps:
-        agents, learner = comparison(config, state, expert, None), data.learner[-LEARNER_ROWS:]
-        late = state.steps > FIRST_DOUBT * config.total_steps
-        poor, enough = earned < -TOO_LITTLE, earned > -ENOUGH
-        # It takes a fit for each term, so only where it decides something.
-        obeys = (enough or (late and not poor)) and terms.obeyed(agents, learner, before)
-        if late and (poor or not obeys):
-            needed = terms.needed_rivals(agents, learner, before, COMPARABLE * state.share)
-        elif enough and obeys:
-            needed = terms.needed_rivals(agents, learner, before)
-        if needed and poor:
-            before = replace(before, tables=())  # who keeps to the rule can earn what the demonstrators do
-        elif needed:
-            needed = needed[:1]  # who keeps to it may no longer trespass on the others
-        searched = searched or bool(needed)
-    fitted = terms.search(data, before, needed) if searched else terms.refit(data, before)
+        assert seen.tempted is not None
+        tries = trials.begin(data, seen.tempted[:, list(state.inputs.columns)].astype(np.float64))
+    elif number > 1:
+        agents, done = comparison(config, state, expert, None), state.steps / config.total_steps
+        tries = tries.after(agents, data.learner[-LEARNER_ROWS:], number, done)
+    searched = searched or tries.changed == number
+    fitted = terms.search(data, before, tries.in_force, tries.aside) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
     # A clone that is still frozen does not answer to any price.
     if number > 1 and charged > before.held_out_cost:
         price = min(price * PRICE_STEP, HIGHEST_PRICE)
+    elif number > 1:
+        price = max(price / PRICE_BACK, FIRST_PRICE)
     learner = _costs(fitted, data.learner[-LEARNER_ROWS:])
     falls = phase.absorbed > 2.0 * expert.absorbed + FALLS_MORE
     state = replace(
         state,
-        params=to_params(fitted) | {name: value for name, value in state.params.items() if name in KEPT},
+        params=to_params(fitted, tries) | {name: value for name, value in state.params.items() if name in KEPT},
         price=price,
         share=fitted.share if searched else state.share,
         threshold=fitted.threshold,
@@ -346,14 +336,13 @@ def _rounded(table: Table) -> Table:
 # As parameters of a state, and as a cost
 
 
-def to_params(fitted: Fitted) -> dict[str, Array]:
-    """Arrays (float32) that say everything about the tables."""
-    arrays = {}
+def to_params(fitted: Fitted, tries: Trials) -> dict[str, Array]:
+    """Arrays (float32) that say everything about the tables and their trials."""
+    arrays = {"trials": tries.to_array()}
     for i, table in enumerate(fitted.tables):
         arrays[f"{i}/inputs"] = np.array(table.inputs, np.float32)
         arrays[f"{i}/values"] = table.values.astype(np.float32)
         arrays |= {f"{i}/knots{axis}": knots.astype(np.float32) for axis, knots in enumerate(table.knots)}
-    arrays["rivals"] = np.array([(inputs[0], inputs[-1]) for inputs in fitted.rivals], np.float32).reshape(-1, 2)
     return arrays
 
 
@@ -365,9 +354,14 @@ def fitted_of(state: State) -> Fitted:
         inputs = tuple(int(j) for j in params[f"{i}/inputs"])
         knots = tuple(params[f"{i}/knots{axis}"].astype(np.float64) for axis in range(len(inputs)))
         tables.append(Table(inputs, knots, params[f"{i}/values"].astype(np.float64)))
-    rivals = tuple(tuple(sorted({int(first), int(last)})) for first, last in params.get("rivals", ()))
-    known = Fitted(tuple(tables), state.smoothness, threshold=state.threshold, rivals=rivals)
+    known = Fitted(tuple(tables), state.smoothness, threshold=state.threshold)
     return replace(known, held_out_cost=state.held_out_cost)
+
+
+def trials_of(state: State) -> Trials:
+    """The trials of the state's terms."""
+    rows = state.params.get("trials")
+    return Trials() if rows is None else Trials.from_array(np.asarray(rows))
 
 
 def to_cost(state: State, inputs: Inputs, **fields: Any) -> LearnedCost:

@@ -54,7 +54,8 @@ class OfTerms(loop.Method):
         )
         mce_checks.warn_of_beginner(metrics, seen.expert)
         first, second = (samples.of_rollouts(rollouts, inputs, config.at, horizon) for rollouts in (last, tempted))
-        return forward, replace(seen, phase=mce_terms.both_phases(first, second, metrics, seen.expert)), metrics
+        both = mce_terms.both_phases(first, second, metrics, seen.expert)
+        return forward, replace(seen, phase=both, tempted=second.rows), metrics
 
     def nominal_rows(self, config: Config) -> int:
         return 2 * mce_terms.SEEKER_ROWS

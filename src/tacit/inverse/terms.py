@@ -52,16 +52,13 @@ HINGES = (0.95, 0.98, 0.99, 0.995)
 """Candidates of h in (2): these quantiles of the out-of-fold costs. At most one demonstrated step in 20 is above it."""
 CANDIDATES = 4
 """Number of sets of inputs that are fitted before one is chosen."""
-MOST_RIVALS, RIVAL_SHARE, RIVAL_PULL = 6, 0.01, 1.5
-"""Number of sets of inputs that may be rivals, and the S and the pull (`Single.drawn`) that each must have alone."""
+PROMISING = 6
+"""Number of sets of inputs that a screening offers at most."""
 SMALLEST_PULL, MOST_PAID = 0.8, 0.5
-"""Pull that a further term must have, and what demonstrators may pay for it or for a rival, as a share of what the
-agents pay (`Single.paid`)."""
+"""Pull that a further term must have, and what demonstrators may pay for it, as a share of what the agents pay
+(`Single.drawn`, `Single.paid`)."""
 NO_WORSE = 0.1
 """Part of S that finer knots may cost: S hardly shows where between demonstrations and agents the edge lies."""
-NEEDED, OBEYED = 0.1, 0.2
-"""Shares of the agents' trespass: the least that the learner must show on a rival's inputs until the rival is added,
-and the most that an obedient learner shows on the inputs of the present terms."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,6 @@ class Fitted:
     """h in (2)."""
     held_out_cost: float = 0.0
     """Mean out-of-fold cost of a demonstrated step."""
-    rivals: tuple[Inputs, ...] = ()
-    """Inputs that explain the agents' behaviour, too, and are added if the learner leaves the demonstrations there."""
 
     @property
     def share(self) -> float:
@@ -225,15 +220,15 @@ def new_table(samples: Samples, inputs: Inputs) -> tuple[Inputs, tuple[Array, ..
     return inputs, tuple(first_knots(samples.expert[:, j], samples.learner[:, j], n) for j in inputs)
 
 
-def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> Fitted:
-    """The best short sum of terms, beginning with the inputs of the present one and with rivals that are needed."""
+def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = (), without: Sequence[Inputs] = ()) -> Fitted:
+    """The best short sum of terms, beginning with those of the present one and with what is needed; `without` some."""
 
     def new(inputs: Inputs) -> tuple[Inputs, tuple[Array, ...]]:
         return new_table(samples, inputs)
 
-    tables = [new(table.inputs) for table in present.tables]
-    tables = [table for table in tables if not any(set(table[0]) < set(inputs) for inputs in needed)]
-    tables = [*[new(inputs) for inputs in needed], *tables][:MOST_TERMS]
+    others = [table.inputs for table in present.tables if table.inputs not in without]
+    others = [one for one in others if not any(set(one) <= set(inputs) for inputs in needed)]
+    tables = [new(inputs) for inputs in [*needed, *others][:MOST_TERMS]]
     lam: Array | None = None
     fitted, held_out = Fitted(shares=np.zeros(samples.n_folds)), np.zeros(len(samples.expert))
     problem: Problem | None = None
@@ -245,7 +240,7 @@ def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> 
         gains = screen(samples, held_out, learner_cost)
         trials = []
         for inputs in _candidates(gains, [table[0] for table in tables])[:CANDIDATES]:
-            if tables and not Single(samples, inputs).may_be_added:
+            if inputs in without or (tables and not Single(samples, inputs).may_be_added):
                 continue
             # A pair can say all that a term on one of its inputs says.
             kept = [table for table in tables if not set(table[0]) < set(inputs)]
@@ -260,9 +255,9 @@ def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> 
         tables, problem = list(best.tables), best
         lam, fitted, held_out = result
     if problem is None:
-        return replace(fitted, rivals=present.rivals)
+        return fitted
     for table in list(tables):
-        if len(tables) > 1 and table[0] not in present.rivals:
+        if len(tables) > 1 and table[0] not in needed:
             rest = [other for other in tables if other is not table]
             trial = Problem(samples, rest)
             result = trial.fit(FIRST_SMOOTHNESS)
@@ -276,7 +271,12 @@ def search(samples: Samples, present: Fitted, needed: Sequence[Inputs] = ()) -> 
             problem = trial
             lam, fitted, held_out = result
     fits = [problem.fit(smoothness, lam)[1] for smoothness in SMOOTHNESS]
-    return replace(max([fitted, *fits], key=lambda one: one.share), rivals=present.rivals)
+    return max([fitted, *fits], key=lambda one: one.share)
+
+
+def promising(samples: Samples) -> list[Inputs]:
+    """The sets of inputs that tell demonstrations from agents best, each by itself, roughly."""
+    return _candidates(screen(samples, np.zeros(len(samples.expert)), np.zeros(len(samples.learner))), ())
 
 
 def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[Inputs]:
@@ -290,14 +290,13 @@ def _candidates(gains: dict[Inputs, float], present: Sequence[Inputs]) -> list[I
         candidate = max(enough, key=lambda one: gains[one]) if enough else inputs
         if candidate not in chosen and candidate not in present:
             chosen.append(candidate)
-        if len(chosen) == MOST_RIVALS:
+        if len(chosen) == PROMISING:
             break
     return chosen
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Rivals. Whoever goes round an obstacle moves differently, too, so several sets of inputs tell demonstrators from
-# agents that follow the reward. Which is the rule shows only when an agent obeys one: does it trespass on others?
+# A term by itself
 
 
 class Single:
@@ -340,38 +339,6 @@ class Single:
     def may_be_added(self) -> bool:
         """Whether it may join other terms."""
         return self.drawn >= SMALLEST_PULL and self.paid <= MOST_PAID
-
-
-def rivals_of(samples: Samples) -> tuple[Inputs, ...]:
-    """Sets of inputs that explain what the agents do, and draw competent agents more than beginners."""
-    gains = screen(samples, np.zeros(len(samples.expert)), np.zeros(len(samples.learner)))
-    pulls = {}
-    for inputs in _candidates(gains, ()):
-        single = Single(samples, inputs)
-        if single.drawn >= RIVAL_PULL and single.fitted.share > RIVAL_SHARE and single.paid <= MOST_PAID:
-            pulls[inputs] = single.drawn
-    return tuple(sorted(pulls, key=lambda inputs: -pulls[inputs]))
-
-
-def needed_rivals(agents: Samples, learner: Array, present: Fitted, least: float = 0.0) -> list[Inputs]:
-    """Rivals on whose inputs the learner (n, d) trespasses, compared with agents that follow the reward; most first.
-
-    Only those with at least this S.
-    """
-    used = [table.inputs for table in present.tables]
-    needed = {}
-    for inputs in present.rivals:
-        if not any(set(inputs) <= set(other) for other in used):
-            single = Single(agents, inputs)
-            if single.fitted.share >= least and single.trespass(learner) > NEEDED * single.agents_trespass > 0.0:
-                needed[inputs] = single.trespass(learner) / single.agents_trespass
-    return sorted(needed, key=lambda inputs: -needed[inputs])
-
-
-def obeyed(agents: Samples, learner: Array, present: Fitted) -> bool:
-    """Whether the learner (n, d) trespasses much less than the agents on the inputs of every term."""
-    singles = [Single(agents, table.inputs) for table in present.tables]
-    return all(one.trespass(learner) < OBEYED * one.agents_trespass for one in singles)
 
 
 def _rises(new: Fitted, old: Fitted) -> bool:
