@@ -1,7 +1,7 @@
 """Which terms are the rule, and which only its consequences: trials of terms.
 
-Whoever goes round an obstacle moves differently everywhere. So several sets of inputs tell demonstrators from agents that
-follow the reward, and no statistic of these data says which of them the demonstrators minded. An intervention does:
+Whoever goes round an obstacle moves differently everywhere. So several sets of inputs tell demonstrators from agents
+that follow the reward, and no statistic of these data says which of them the demonstrators minded. An intervention does:
 
     a term is needed if a learner that is not charged for it trespasses there
 
@@ -101,7 +101,7 @@ class Trials:
 
 
 def begin(samples: Samples, tempted: Array) -> Trials:
-    """The candidates: sets of inputs that explain what the agents do and on which the tempted clone trespasses; the best ones first."""
+    """The candidates: sets of inputs that explain what the agents do, and on which the tempted clone trespasses."""
     shares = {}
     for inputs in terms.promising(samples):
         single = Single(samples, inputs)
