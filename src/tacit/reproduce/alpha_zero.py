@@ -1,4 +1,4 @@
-"""What the paper's budget alpha = 0 leads to on the gridworld, for one-hot and for network features (docs/errata.md).
+"""What the paper's budget alpha = 0 leads to on the gridworld, for one-hot and for network features (docs/claims.md#errata).
 
 The problem is the paper's: no moment of the agent may exceed that of the demonstrations. It is solved exactly.
 
