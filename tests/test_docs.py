@@ -153,9 +153,10 @@ def test_the_python_of_the_readme_prints_what_is_shown(
     printed, expected = (text.partition("report:")[0] for text in (capsys.readouterr().out, shown.text))
     number = r"-?\d+(?:\.\d+)?"
     assert re.sub(number, "#", printed) == re.sub(number, "#", expected)
-    for now, then in zip(re.findall(rf"{number}%?", printed), re.findall(rf"{number}%?", expected), strict=True):
+    numbers = (re.findall(rf"{number}(?: %)?", text) for text in (printed, expected))
+    for now, then in zip(*numbers, strict=True):
         # A share of 100 episodes has an error of a few per cent.
-        assert abs(float(now.strip("%")) - float(then.strip("%"))) <= (10 if "%" in then else 0.3), (now, then)
+        assert abs(float(now.strip(" %")) - float(then.strip(" %"))) <= (10 if "%" in then else 0.3), (now, then)
 
 
 def run_shell_line(line: str, where: str, capsys: pytest.CaptureFixture[str]) -> bool:
