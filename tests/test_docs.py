@@ -331,11 +331,7 @@ def test_benchmarks_are_one_short_page() -> None:
     assert len(re.findall(r"!\[", text)) == 3
 
 
-WITHOUT_COMMITS = [page for page in PAGES if page.name not in ("claims.md", "decisions.md")]
-"""These two tell the history of decisions, so they may name commits."""
-
-
-@pytest.mark.parametrize("page", WITHOUT_COMMITS, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commits_are_named_only_where_an_experiment_comes_from(page: Path) -> None:
     commit = r"(?<![\w-])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w-])"
     assert not re.findall(commit, page.read_text(encoding="utf-8"))
