@@ -394,6 +394,7 @@ def test_a_real_run(tmp_path: Path) -> None:
         assert text.count("<svg") >= number_of_pictures
         assert "left out" not in Page(text).text.lower()
         assert ("No constraint fits" in text) == (config.objective == "moments")
+        assert ("data:image/gif" in text) == (number_of_pictures > 0), "a film of both agents, if there are any"
 
 
 def test_a_run_of_another_family(tmp_path: Path) -> None:
