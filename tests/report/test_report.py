@@ -568,6 +568,16 @@ class TestBrowser:
         window.press("Enter")
         assert window.ask("document.querySelector('details').open")
 
+    def test_a_figure_can_be_enlarged(self, window: Browser, report: Path) -> None:
+        window.open(report.as_uri())
+        size = "(() => { const box = document.querySelector('.enlarge + svg').getBoundingClientRect();"
+        size += " return [box.width, box.height]; })()"
+        small = window.ask(size)
+        window.click(".enlarge")
+        assert window.ask(size) == [1280, 900]
+        window.press(" ")  # it has the focus
+        assert window.ask(size) == small
+
     def test_print(self, window: Browser, report: Path) -> None:
         window.prefer("dark")
         window.open(report.as_uri())
