@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,10 @@ NAMELESS = """() => [...document.querySelectorAll("img, svg, button, a[href], se
   .map((e) => e.outerHTML.slice(0, 120))"""
 
 
+class Navigated(AssertionError):
+    """The page has gone to another address before it could answer."""
+
+
 class Browser:
     """One page in headless Chromium. Everything that the page complains about is collected in `complaints`."""
 
@@ -123,6 +128,8 @@ class Browser:
         while True:
             answer = self._receive(deadline)
             if answer.get("id") == self._count:
+                if "navigated" in answer.get("error", {}).get("message", ""):
+                    raise Navigated(f"{method}: {answer['error']}")
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
 
@@ -173,10 +180,13 @@ class Browser:
     def wait(self, expression: str, seconds: float = 30) -> Any:
         """Until the expression is true."""
         deadline = time.monotonic() + seconds
-        while not (value := self.ask(expression)):
+        while True:
+            # A page that leads on to another one may go while it is asked.
+            with suppress(Navigated):
+                if value := self.ask(expression):
+                    return value
             assert time.monotonic() < deadline, f"never true: {expression}\n{self.complaints}"
             time.sleep(0.05)
-        return value
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Of an element, scrolled into view and at rest."""
