@@ -31,7 +31,7 @@ agents = {
 }
 for name, policy in agents.items():
     found = evaluate_exact(mdp, policy, spec.constrained, step_limit=spec.horizon).as_dict()
-    print(f"{name:20} return {found['return']:7.3f}   violating steps {found['violation_rate_step']:7.2%}")
+    print(f"{name:20} return {found['return']:7.3f}   violating steps {100 * found['violation_rate_step']:6.2f} %")
 quality = cost_quality(solution.weights, spec.constrained, reachable=reachable_states(mdp))
 print(f"AUROC {quality.auroc:.3f}, best IoU {quality.best_iou:.3f}")
 

@@ -60,7 +60,7 @@ def main() -> None:
     run, data = start_run("mce", "Tank-v0", demos="tank.npz", settings=quick)
     summary = execute(run, data)
     violations = summary["table"]["learned"]["violation_rate_step"]["value"]
-    print(f"the learned policy overfills in {violations:.0%} of its steps")
+    print(f"the learned policy overfills in {100 * violations:.0f} % of its steps")
 
     # 3. The cost is a function of named observations, and goes wherever NumPy goes.
     cost = load_cost(run.path)

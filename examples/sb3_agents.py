@@ -81,8 +81,8 @@ free, careful = (
         lambda: CostWrapper(gymnasium.make("TankSB3-v0"), cost, penalty=cost.unit),
     )
 )
-print(f"without the cost: {overfills(*free):.0%} of the steps above the limit")
-print(f"with the learned cost: {overfills(*careful):.0%}")
+print(f"without the cost: {100 * overfills(*free):.0f} % of the steps above the limit")
+print(f"with the learned cost: {100 * overfills(*careful):.0f} %")
 
 # 4. The policy of the run itself, as a model of Stable-Baselines3. Its statistics are inside: no VecNormalize.
 policy = Policy.from_arrays(*run.load_model("policy"))
@@ -90,4 +90,4 @@ model = sb3.to_sb3(policy)
 obs, rng = kept.observations[:100], np.random.default_rng(0)
 act = policy.act(obs, rng)
 difference = np.abs(sb3.log_prob(model, obs, act) - policy.log_prob(obs, act)).max()
-print(f"exported policy: {overfills(model):.0%} above the limit, log-probabilities differ by {difference:.0e}")
+print(f"exported policy: {100 * overfills(model):.0f} % above the limit, log-probabilities differ by {difference:.0e}")

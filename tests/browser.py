@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,52 @@ KEYS = {
     "Tab": 9,
     "End": 35,
 }
+
+# Texts with less contrast to what is behind them than asked for, as WCAG 2 defines it. Text over a picture is left out.
+FAINT = """(least) => {
+  const parts = (text) => {
+    const numbers = text.match(/[\\d.]+(?:e-?\\d+)?/g).map(Number);
+    return text.startsWith("color(") ? [...numbers.slice(0, 3).map((x) => 255 * x), numbers[3] ?? 1]
+      : [...numbers.slice(0, 3), numbers[3] ?? 1];
+  };
+  const over = (top, below) => [0, 1, 2].map((i) => top[3] * top[i] + (1 - top[3]) * below[i]);
+  const bright = (rgb) => {
+    const [r, g, b] = rgb.map((x) => x / 255).map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data.trim()).join("");
+    const seen = e.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+    if (!own || !seen || e.closest("script, style, noscript, .katex, svg, :disabled")) continue;
+    if (e.getBoundingClientRect().right < 0) continue;
+    const grounds = [];
+    let picture = false;
+    for (let up = e; up; up = up.parentElement) {
+      const style = getComputedStyle(up);
+      picture ||= style.backgroundImage !== "none";
+      grounds.unshift(parts(style.backgroundColor));
+      if (grounds[0][3] === 1) break;
+    }
+    if (picture) continue;
+    const ground = grounds.reduce((below, top) => over(top, below), [255, 255, 255]);
+    const one = bright(over(parts(getComputedStyle(e).color), ground)), other = bright(ground);
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < least) found.push(`${own.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""
+
+NAMELESS = """() => [...document.querySelectorAll("img, svg, button, a[href], select, input, textarea, summary")]
+  .filter((e) => e.checkVisibility() && !e.closest("[aria-hidden='true'], svg *"))
+  .filter((e) => !(e.alt || e.ariaLabel || e.getAttribute("aria-labelledby") || e.title || e.textContent.trim()
+    || e.labels?.length || e.closest("button, a, label, summary")?.textContent.trim()
+    || e.querySelector("img[alt]:not([alt=''])") || e.parentElement.closest("[aria-label], [title]")))
+  .map((e) => e.outerHTML.slice(0, 120))"""
+
+
+class Navigated(AssertionError):
+    """The page has gone to another address before it could answer."""
 
 
 class Browser:
@@ -81,6 +128,8 @@ class Browser:
         while True:
             answer = self._receive(deadline)
             if answer.get("id") == self._count:
+                if "navigated" in answer.get("error", {}).get("message", ""):
+                    raise Navigated(f"{method}: {answer['error']}")
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
 
@@ -131,10 +180,13 @@ class Browser:
     def wait(self, expression: str, seconds: float = 30) -> Any:
         """Until the expression is true."""
         deadline = time.monotonic() + seconds
-        while not (value := self.ask(expression)):
+        while True:
+            # A page that leads on to another one may go while it is asked.
+            with suppress(Navigated):
+                if value := self.ask(expression):
+                    return value
             assert time.monotonic() < deadline, f"never true: {expression}\n{self.complaints}"
             time.sleep(0.05)
-        return value
 
     def middle(self, selector: str) -> tuple[float, float]:
         """Of an element, scrolled into view and at rest."""
@@ -173,6 +225,18 @@ class Browser:
                 modifiers=2 if ctrl else 0,
                 **extra,
             )
+
+    def faint(self, least: float) -> list[str]:
+        """Texts with less contrast than this, which makes them hard to read. 4.5 is good, 3 will do for large print."""
+        return self.ask(f"({FAINT})({least})")
+
+    def nameless(self) -> list[str]:
+        """Pictures and controls without a name for those who cannot see them."""
+        return self.ask(f"({NAMELESS})()")
+
+    def print(self) -> bytes:
+        """The page as a PDF."""
+        return base64.b64decode(self.send("Page.printToPDF")["data"])
 
     def screenshot(self, file: Path, *, whole: bool = False) -> None:
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

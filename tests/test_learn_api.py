@@ -42,6 +42,9 @@ def test_learns_from_demonstrations_in_memory_and_finds_the_run_again(tmp_path):
     assert learned.policy.act(np.zeros((2, 4), np.float32), np.random.default_rng(0)).shape == (2, 1)
     assert learned.report().read_text().startswith("<!doctype html>")
     assert learned.run.demonstrations().sha256 == data.sha256
+    command = learned.run.read("provenance.json")["command"]
+    assert command.startswith(f"tacit.learn({PENDULUM!r}, method='mce', seed=3, ")
+    assert f"total_steps={TINY['total_steps']!r}" in command, "what was asked for can be asked for again"
 
     # The same settings as the command line's, so the same folder; and a file is as good as an object.
     demonstrations.save(data, tmp_path / "demos.npz")

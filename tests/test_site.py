@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import os
@@ -22,8 +21,10 @@ from tacit.envs.families import describe_envs
 
 ROOT = Path(__file__).parent.parent
 LOADED = r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]+)"'
-LOOKED_AT = ("index", "start", "concepts", "unknowable", "algorithms", "exact-method", "benchmarks", "gallery", "tour")
-LOOKED_AT += ("shapes", "results/index", "results/robots", "results/bench-traffic", "api/index", "api/exact")
+WRITTEN = tuple(sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
+GENERATED = ("gallery", "tour", "results/index", "results/robots", "results/bench-traffic", "api/index", "api/exact")
+CONTRAST = 4.2
+"""The least of the theme's colours of code; running text has more than 4.5."""
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +146,10 @@ class TestInABrowser:
     pytestmark = needs_a_browser
 
     def test_nothing_complains_and_nothing_overflows(self, site: Path, window: Browser) -> None:
-        for width in (400, 1280):
+        wide = ("algorithms", "benchmarks", "environments", "shapes", *GENERATED)
+        for width, pages in ((400, (*WRITTEN, *GENERATED)), (1280, wide)):
             window.resize(width, 900, phone=width < 500)
-            for page in LOOKED_AT:
+            for page in pages:
                 window.open(address(site, page))
                 assert window.ask("document.documentElement.scrollWidth") <= width, (page, width)
                 broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
@@ -197,12 +199,31 @@ class TestInABrowser:
         window.prefer("light")
         window.wait(f"Math.min(...{brightness}) > 200")
 
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_everything_can_be_read_and_has_a_name(self, site: Path, window: Browser, scheme: str) -> None:
+        window.prefer(scheme)
+        for page in ("index", "start", "claims", "gallery", "tour", "results/robots", "api/tacit"):
+            window.open(address(site, page))
+            window.wait("document.querySelector('.md-content h1') !== null")
+            assert window.faint(CONTRAST) == [], page
+            assert window.nameless() == [], page
+
+    def test_a_picture_opens_in_full_size(self, site: Path, window: Browser) -> None:
+        for page in ("start", "shapes", "concepts", "benchmarks", "gallery", "tour"):
+            window.open(address(site, page))
+            pictures = "[...document.querySelectorAll('.md-content img')].filter(i => !i.src.endsWith('.gif'))"
+            assert window.ask(f"{pictures}.length") > 0, page
+            assert window.ask(f"{pictures}.filter(i => i.closest('a')?.href !== i.src).map(i => i.src)") == [], page
+        window.open(address(site, "start"))
+        window.click(".md-content img")
+        window.wait("location.pathname.endsWith('.png')")
+
     def test_it_prints(self, site: Path, window: Browser) -> None:
         window.open(address(site, "benchmarks"))
         window.send("Emulation.setEmulatedMedia", media="print")
         for part in (".md-sidebar", ".md-header"):
             hidden = f"[...document.querySelectorAll('{part}')].every(e => getComputedStyle(e).display === 'none')"
             assert window.ask(hidden), part
-        printed = base64.b64decode(window.send("Page.printToPDF")["data"])
+        printed = window.print()
         assert printed.startswith(b"%PDF")
         assert len(printed) > 20_000

@@ -71,8 +71,9 @@ def main() -> None:
     for env_id, options in everything:
         image = Image.fromarray(picture(env_id, options))
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
-        # 64 colours are enough for a thumbnail, and take a third of the bytes.
-        image.quantize(64).save(OUT / f"{short(env_id, options)}.png", optimize=True)
+        # 256 colours are enough for a thumbnail, chosen so that a small agent or goal keeps its own.
+        image = image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        image.save(OUT / f"{short(env_id, options)}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Each carriageway is a straight road of 3.5 km on which drivers with their own wi
 follow each other by the extended intelligent driver model and change lanes by SUMO's default rules, taking 4.5 s for
 it (its sub-lane model let vehicles squeeze past each other within a lane). A stretch of 420 m is recorded after the
 traffic has settled. Parameters are calibrated to published aggregates of a German motorway (`statistics.py`,
-docs/traffic.md).
+docs/environments.md#highway-traffic).
 
 SUMO's vehicles keep to the centre of their lane as if on rails. A real one wanders: to each is added
 

@@ -38,6 +38,8 @@ SITE = {
     "images/gallery": "gallery.md",
 }
 """What a written page links to, and which page of the site it is."""
+PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+\.png)\))$", re.MULTILINE)
+"""A picture that stands by itself. In the site, a click shows it in full size."""
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -57,6 +59,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri) or "."
     # Fences also say when a block is run by the tests, which is not a language.
     markdown = re.sub(r"^```python (?:slow|sb3)$", "```python", markdown, flags=re.MULTILINE)
+    markdown = PICTURE.sub(r"[\1](\2)", markdown)
     return LINK.sub(lambda link: in_the_site(link, folder), moved_pages.follow(markdown, folder))
 
 

@@ -21,6 +21,7 @@ from make_gallery import short as short_name
 from tacit.demos import shipped
 from tacit.envs.capabilities import capabilities
 from tacit.envs.families import EnvInfo, describe_envs
+from tacit.metrics import percent
 from tacit.reproduce import EXPERIMENTS
 from tacit.reproduce.paper import NUMBERED
 from tacit.reproduce.results import read
@@ -155,13 +156,15 @@ def gallery() -> dict[str, str]:
 
 def card(info: EnvInfo, options: dict[str, str]) -> str:
     name = short_name(info.id, options)
-    picture = f'<img src="images/gallery/{name}.png" alt="{name}: one step of an episode" loading="lazy">'
-    learned = learned_rule(info.id) or learned_policy(info.id, options)
-    rule = f"<p><strong>Learned.</strong> {learned}</p>" if learned else ""
+    file = f"images/gallery/{name}.png"
+    picture = f'<a href="{file}"><img src="{file}" alt="{name}: one step of an episode" loading="lazy"></a>'
+    learned = learned_rule(info.id) or learned_policy(info.id, options) or learned_exactly(info.id)
+    learned = learned or learned_elsewhere(info.id) or "No experiment of ours has measured it yet."
     spaces = html.escape(f"Observation {info.observation}. Action {info.action}. {info.horizon} steps.")
     return (
         f'<div class="card">{picture}<div><h3 id="{name.lower()}">{name.replace("-", ", ")}</h3>'
-        f"<p><strong>Hidden rule.</strong> {html.escape(hidden_rule(info, options))}</p>{rule}<p>{spaces}</p>"
+        f"<p><strong>Hidden rule.</strong> {html.escape(hidden_rule(info, options))}</p>"
+        f"<p><strong>Learned.</strong> {learned}</p><p>{spaces}</p>"
         f"<pre><code>{html.escape(command(info, options))}</code></pre></div></div>"
     )
 
@@ -209,6 +212,40 @@ def learned_policy(env_id: str, options: dict[str, str]) -> str:
     return (
         f"The policy breaks the rule in {by_method['mce']} episodes, an agent without constraint in"
         f' {by_method["ppo"]} (<a href="shapes.html">pictures</a>, <a href="results/shapes.html">experiment</a>).'
+    )
+
+
+def learned_exactly(env_id: str) -> str:
+    """Violating episodes of the exact method's policy on the gridworld of `tacit demo`, beside the expert's."""
+    if env_id != "tacit/Gridworld-v0":
+        return ""
+    content = results("exact-stochasticity")
+    agents = {"learned": content["methods"]["likelihood"], **{who: content[who] for who in ("expert", "unconstrained")}}
+    violating = {}
+    for who, rows in agents.items():
+        rates = [row["violation_rate_episode"] for row in rows if row["slip"] == 0.1]
+        violating[who] = percent(sum(rates) / len(rates))
+    return (
+        f"On a floor with slip 0.1 the policy breaks the rule in {violating['learned']} of episodes, the expert in"
+        f" {violating['expert']}, an agent without constraint in {violating['unconstrained']}"
+        ' (<a href="results/exact-stochasticity.html">experiment</a>).'
+    )
+
+
+def learned_elsewhere(env_id: str) -> str:
+    """Violating episodes of agents that are charged a cost which MCE-ICRL has learned on the Ant."""
+    by_cost = {}
+    for cost, word in (("mce, x alone", "a cost of x"), ("mce", "a cost of x and y"), ("ppo", "no cost")):
+        runs = [run for run in results("transfer")["runs"] if run["label"] == f"{short_name(env_id)}: {cost}"]
+        rows = [run["stochastic"] for run in runs]
+        if rows:
+            by_cost[word] = f"{sum(row['count'] for row in rows):.0f} of {sum(row['n'] for row in rows):.0f}"
+    if not by_cost:
+        return ""
+    counts = ", ".join(f"{count} with {word}" for word, count in by_cost.items())
+    return (
+        "A fresh agent is charged a cost that was learned on the Ant. Episodes that break the rule: "
+        f'{counts} (<a href="results/transfer.html">experiment</a>).'
     )
 
 

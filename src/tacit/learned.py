@@ -136,6 +136,8 @@ def learn(
         raise UserError("env_kwargs are for an environment that is given by its id: make this one with them")
     if known.copies is not None and "n_envs" in {field.name for field in fields(algorithm.load().Config)}:
         settings.setdefault("n_envs", known.copies)
+    asked = {"method": method, "seed": seed, **settings}
+    asked |= {name: value for name, value in (("env_kwargs", env_kwargs), ("preset", preset)) if value is not None}
     with log.bars() if progress else nullcontext():
         run, data = start_run(
             method,
@@ -148,7 +150,7 @@ def learn(
             demos=_given(demos, known.id),
             anyway=anyway,
             trim=trim,
-            command=f"tacit.learn({known.id!r}, method={method!r}, seed={seed})",
+            command=f"tacit.learn({known.id!r}, {', '.join(f'{name}={value!r}' for name, value in asked.items())})",
         )
         return Learned(run, execute(run, data))
 

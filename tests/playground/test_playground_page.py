@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -314,7 +315,7 @@ def test_a_server_that_is_gone(page: Browser, server: Server) -> None:
     page.complaints.clear()
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (900, 1000), (390, 844), (320, 640)])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (900, 1000), (400, 844), (320, 640)])
 def test_every_width(page: Browser, width: int, height: int, tmp_path: Path) -> None:
     page.resize(width, height, phone=width < 500)
     page.click("#ask")
@@ -343,3 +344,29 @@ def test_light_and_dark(page: Browser) -> None:
     assert page.ask(background) == "rgb(16, 19, 22)"
     page.click("#theme")
     assert page.ask(background) == "rgb(246, 247, 248)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read_and_has_a_name(page: Browser, scheme: str) -> None:
+    page.prefer(scheme)
+    page.click("#ask")
+    page.wait(SOLVED)
+    page.click("#compare")
+    page.wait(f"{IDLE} && !document.querySelector('#truth').hidden")
+    page.ask("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    assert page.faint(4.5) == []
+    assert page.nameless() == []
+
+
+def test_it_prints_both_boards_on_one_sheet(page: Browser) -> None:
+    page.click("#ask")
+    page.wait(SOLVED)
+    page.send("Emulation.setEmulatedMedia", media="print")
+    hidden = (
+        "['.settings', '.bar', '#tools'].every((e) => getComputedStyle(document.querySelector(e)).display === 'none')"
+    )
+    assert page.ask(hidden)
+    # Walls, crosses and costs are backgrounds, which browsers leave out of prints unless told otherwise.
+    assert page.ask("getComputedStyle(document.querySelector('#inferred .at')).printColorAdjust") == "exact"
+    assert len(re.findall(rb"/Type\s*/Page\b", page.print())) == 1
+    page.send("Emulation.setEmulatedMedia", media="")

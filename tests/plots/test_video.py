@@ -17,8 +17,10 @@ import pytest
 from PIL import Image
 
 from report_helpers import Page
+from tacit.envs.gridworld import make_spec
 from tacit.errors import UserError
 from tacit.plots.video import film_beside, filmstrip, record
+from tacit.policy import TablePolicy
 from tacit.report import render_report
 from tacit.report.data import RunData
 
@@ -147,3 +149,15 @@ def test_stock_pictures_are_drawn_without_a_word(capfd: pytest.CaptureFixture[st
     pytest.importorskip("pygame")
     filmstrip("CartPole-v1", {}, lambda obs, rng: np.zeros(1, int))
     assert "XDG" not in capfd.readouterr().err
+
+
+def test_a_small_agent_keeps_its_colour_in_a_film() -> None:
+    """A film has few colours. Most of a gridworld is white, and they must not all be shades of it."""
+    env_id = "tacit/Gridworld-v0"
+    with gym.make(env_id, render_mode="rgb_array") as env:
+        env.reset(seed=0)
+        drawn = np.asarray(env.render())
+    walk = TablePolicy(np.full((81, 8), 1 / 8), make_spec("paper").states_of)
+    with Image.open(io.BytesIO(film_beside(env_id, {}, {"one": walk}, side=max(drawn.shape)))) as film:
+        first = np.asarray(film.convert("RGB"))[-drawn.shape[0] :, : drawn.shape[1]]
+    assert np.abs(first.astype(int) - drawn).max() < 40

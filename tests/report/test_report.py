@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from browser import Browser
 from report_helpers import Page, assert_whole_and_alone, browser, chromium, look
 from tacit.envs.gridworld import make_spec
 from tacit.errors import UserError
@@ -392,6 +394,7 @@ def test_a_real_run(tmp_path: Path) -> None:
         assert text.count("<svg") >= number_of_pictures
         assert "left out" not in Page(text).text.lower()
         assert ("No constraint fits" in text) == (config.objective == "moments")
+        assert ("data:image/gif" in text) == (number_of_pictures > 0), "a film of both agents, if there are any"
 
 
 def test_a_run_of_another_family(tmp_path: Path) -> None:
@@ -496,6 +499,12 @@ def test_powers_of_ten() -> None:
 class TestBrowser:
     pytestmark = browser
 
+    @pytest.fixture
+    def window(self, tmp_path: Path) -> Iterator[Browser]:
+        with Browser(tmp_path) as opened:
+            yield opened
+            assert opened.complaints == []
+
     def test_desk_and_phone(self, report: Path, tmp_path: Path) -> None:
         seen = look(report, tmp_path)
         for view in seen.values():
@@ -533,3 +542,45 @@ class TestBrowser:
         assert blues.sum() > 2000, "the visitations are not visible"
         chromium(tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}", report.as_uri())
         assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes())) >= 2
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_everything_can_be_read_and_has_a_name(self, window: Browser, report: Path, scheme: str) -> None:
+        window.prefer(scheme)
+        window.resize(400, 800, phone=True)
+        window.open(report.as_uri())
+        assert window.ask("document.documentElement.scrollWidth") <= 400
+        window.ask("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+        assert window.ask("document.documentElement.scrollWidth") <= 400, "with everything unfolded"
+        assert window.faint(4.5) == []
+        assert window.nameless() == []
+
+    def test_keyboard(self, window: Browser, report: Path) -> None:
+        window.open(report.as_uri())
+        window.press("Tab")
+        assert window.ask("document.activeElement.className") == "skip"
+        window.press("Enter")
+        window.wait("location.hash === '#content'")
+        window.press("Tab")
+        explained = "getComputedStyle(document.activeElement, '::after').content"
+        assert window.ask("document.activeElement.tagName") == "ABBR"
+        assert len(window.ask(explained)) > 20, "the explanation of the first number is shown"
+        window.ask("document.querySelector('summary').focus()")
+        window.press("Enter")
+        assert window.ask("document.querySelector('details').open")
+
+    def test_a_figure_can_be_enlarged(self, window: Browser, report: Path) -> None:
+        window.open(report.as_uri())
+        size = "(() => { const box = document.querySelector('.enlarge + svg').getBoundingClientRect();"
+        size += " return [box.width, box.height]; })()"
+        small = window.ask(size)
+        window.click(".enlarge")
+        assert window.ask(size) == [1280, 900]
+        window.press(" ")  # it has the focus
+        assert window.ask(size) == small
+
+    def test_print(self, window: Browser, report: Path) -> None:
+        window.prefer("dark")
+        window.open(report.as_uri())
+        window.send("Emulation.setEmulatedMedia", media="print")
+        assert window.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert window.faint(4.5) == []

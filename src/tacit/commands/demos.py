@@ -44,6 +44,7 @@ from tacit.imports.importing import import_files, refuse, target_of
 from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
 from tacit.launch import make_demonstrations
+from tacit.metrics import percent
 
 OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
 Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
@@ -359,7 +360,9 @@ def _print(demos: Demonstrations, file: str, json: bool) -> None:
     print(f"{file}: {len(demos)} trajectories, {demos.n_steps} steps")
     values = {key: card[key] for key in PRINTED if card.get(key) is not None}
     texts = {key: json_module.dumps(v) if isinstance(v, dict | list) else v for key, v in values.items()}
-    facts({**texts, **{key.replace("_", " "): value for key, value in card["statistics"].items()}})
+    for key, value in card["statistics"].items():
+        texts[key.replace("_", " ")] = percent(value) if "rate" in key.split("_") else value
+    facts(texts)
 
 
 def main(args: list[str]) -> Any:

@@ -24,6 +24,7 @@ from tacit.demos import save
 from tacit.errors import RunFailed, UserError
 from tacit.explain.preflight import EPISODES, LEARN_STEPS, SIGNIFICANT, Preflight, run_preflight
 from tacit.launch import prepare
+from tacit.metrics import percent
 from tacit.run.log import say
 
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
@@ -88,7 +89,7 @@ def show(result: Preflight) -> None:
         title = "share of the agent's steps that lie where demonstrators hardly ever are"
         table = new_table("features", "share", "p", title=title)
         for one in clear[:MOST_ROWS]:
-            table.add_row(str(one), f"{one.share:.0%}", f"{one.p:.2g}")
+            table.add_row(str(one), percent(one.share), f"{one.p:.2g}")
         print_table(table)
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)

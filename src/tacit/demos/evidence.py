@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.demos.data import Demonstrations
 from tacit.errors import listed
+from tacit.metrics import percent
 
 Array = NDArray[Any]
 MOST_STEPS = 20_000
@@ -183,7 +184,8 @@ def _dynamics(demos: Demonstrations, before: Array, actions: Array, after: Array
                 Finding(
                     "doubt",
                     f"the action of the {'next' if shift > 0 else 'previous'} row explains the observations better "
-                    f"({share:.0%} against {explained:.0%}): shifted by one? (`tacit demos import --shift {shift}`)",
+                    f"({percent(share)} against {percent(explained)}): shifted by one? (`tacit demos import --shift "
+                    f"{shift}`)",
                 )
             )
     return findings

@@ -44,6 +44,7 @@ from tacit.demos.stepping import Stepper, find_stepper, quiet, rows_of
 from tacit.envs.capabilities import Replayed, capabilities
 from tacit.envs.options import exact_model
 from tacit.envs.registry import feature_names, find_spec, make
+from tacit.metrics import percent
 
 Array = NDArray[Any]
 Names = tuple[str, ...] | None
@@ -209,8 +210,8 @@ class _Replay:
         return [
             Finding(
                 "doubt",
-                f"{share:.0%} of the rewards are not the environment's (recorded {recorded.mean():.4g} per step, here "
-                f"{simulated.mean():.4g}): returns cannot be compared (`tacit demos import --rewards env`)",
+                f"{percent(share)} of the rewards are not the environment's (recorded {recorded.mean():.4g} per step, "
+                f"here {simulated.mean():.4g}): returns cannot be compared (`tacit demos import --rewards env`)",
             )
         ]
 
@@ -222,7 +223,8 @@ class _Replay:
         share = float(((costs[self.chosen] > 0) != (simulated > 0)).mean())
         if share < 0.01:
             return [Finding("good", "the costs are the environment's")]
-        return [Finding("doubt", f"{share:.0%} of the costs are not the environment's: was there another constraint?")]
+        words = f"{percent(share)} of the costs are not the environment's: was there another constraint?"
+        return [Finding("doubt", words)]
 
     def _ends(self) -> list[Finding]:
         demos, chosen = self.demos, self.chosen
@@ -274,8 +276,7 @@ def check_grid(demos: Demonstrations, grid: Any) -> Check:
         text = "not this task: there are cells or actions that the map does not have"
         return Check(OTHER, (Finding("wrong", text), *short), steps=demos.n_steps)
     before, after = states[demos.rows_before], states[demos.rows_before + 1]
-    by_shift = {shift: _mean_log(demos, grid, before, after, shift) for shift in (-1, 0, 1)}
-    surprise = {shift: -value for shift, value in by_shift.items()}
+    surprise = {shift: _surprise(demos, grid, before, after, shift) for shift in (-1, 0, 1)}
     best = min(surprise, key=lambda shift: surprise[shift])
     impossible = probability(grid, before, demos.actions, after) <= 0
     if best != 0 and surprise[best] < 0.6 * surprise[0] - 0.05:
@@ -288,7 +289,7 @@ def check_grid(demos: Demonstrations, grid: Any) -> Check:
         few = share < 0.1
         result, level = JOINED if few else UNITS, "wrong"
         meaning = "are episodes joined, or is the map another?" if few else "are actions numbered differently?"
-        text = f"{result}: {share:.0%} of the moves are impossible here, the first at {place}: {meaning}"
+        text = f"{result}: {percent(share)} of the moves are impossible here, the first at {place}: {meaning}"
     else:
         result, level, text = FITS, "good", "fits: every move is possible in the exact model"
     return Check(result, (Finding(level, text), *short), demos.n_steps, demos.n_steps, surprise)
@@ -302,14 +303,16 @@ def probability(grid: Any, before: Array, actions: Array, after: Array) -> Array
     return np.where(valid, (reached * grid.outcome_probabilities[before, safe]).sum(axis=1), 0.0)
 
 
-def _mean_log(demos: Demonstrations, grid: Any, before: Array, after: Array, shift: int) -> float:
+def _surprise(demos: Demonstrations, grid: Any, before: Array, after: Array, shift: int) -> float:
+    """Mean of -log(probability): 0 if every move was certain, 6.9 if none was possible."""
     inner = np.ones(demos.n_steps, bool)
     if shift:
         inner[demos.step_offsets if shift < 0 else demos.step_offsets + demos.lengths - 1] = False
     rows = np.flatnonzero(inner)
     if not len(rows):
-        return -np.inf
-    return float(np.log(probability(grid, before[rows], demos.actions[rows + shift], after[rows]) + 1e-3).mean())
+        return np.inf
+    chance = probability(grid, before[rows], demos.actions[rows + shift], after[rows])
+    return float(np.log(1.001 / (chance + 0.001)).mean())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -350,7 +353,7 @@ def _compared(demos: Demonstrations, replayed: Replayed) -> list[Finding]:
     findings = []
     different = np.abs(replayed.rewards - demos.rewards) > 1e-3
     if different.any():
-        findings.append(Finding("doubt", f"{different.mean():.1%} of the rewards are not the environment's"))
+        findings.append(Finding("doubt", f"{percent(different.mean())} of the rewards are not the environment's"))
     if demos.costs is not None and ((demos.costs > 0) != (replayed.costs > 0)).any():
         findings.append(Finding("doubt", "the costs are not the environment's: was there another constraint?"))
     count = int((replayed.ended != demos.terminated).sum())

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from tacit.demos.data import Demonstrations
 from tacit.envs.gridworld import ENV_ID
 from tacit.errors import UserError, listed
+from tacit.metrics import percent
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -99,9 +100,10 @@ class Suspect:
 
     def __str__(self) -> str:
         also = f"; also in {listed(self.also, 3)}" if self.also else ""
+        where = " and ".join(map(str, self.places))
         return (
-            f"trajectory {self.trajectory}: {self.unlike:.0%} of its steps are where a typical other one is not (the "
-            f"others among themselves: {self.usual:.0%}), in {' and '.join(map(str, self.places))}{also}. It earns "
+            f"trajectory {self.trajectory}: {percent(self.unlike)} of its steps are where a typical other one is not "
+            f"(the others among themselves: {percent(self.usual)}), in {where}{also}. It earns "
             f"{self.earned:.4g}, the others {self.others_earned:.4g}"
         )
 
@@ -137,7 +139,8 @@ def most_unlike(demos: Demonstrations, share: float) -> Array:
     """Numbers of the `share` of trajectories that stand out most, suspicious or not, in the order of the file."""
     count = round(share * len(demos))
     if not 0 <= share <= MOST:
-        raise UserError(f"at most {MOST:.0%} of the demonstrations can be left out as unlike the others, not {share}")
+        most = f"at most {percent(MOST)} of the demonstrations can be left out as unlike the others"
+        raise UserError(f"{most}, not {share}")
     if not count or len(demos) < FEWEST:
         return np.zeros(0, np.int64)
     splits = _Steps(demos).splits(np.arange(len(demos)), count, exactly=count)
@@ -170,7 +173,7 @@ def _share_of(how: str | float) -> float | None:
     except ValueError:
         raise UserError(f"trim is auto, off or a share such as 0.2, not {how!r}") from None
     if not 0 <= share <= MOST:
-        raise UserError(f"trim leaves out at most {MOST:.0%} of the demonstrations, not {how}")
+        raise UserError(f"trim leaves out at most {percent(MOST)} of the demonstrations, not {how}")
     return share or None
 
 

@@ -33,6 +33,7 @@ from tacit.imports.reading import LAYOUTS, Choices, NoEpisodes, Reading
 from tacit.imports.tables import entry_names, read_table
 from tacit.imports.target import Target
 from tacit.interop.pickles import NotPlain
+from tacit.metrics import percent
 from tacit.run.disk import read_text
 
 MINARI = "minari:"
@@ -339,7 +340,7 @@ def _rows(
         "shift": facts.shift or "0: complete already",
         "last observation": facts.last or "recorded",
         "rewards": facts.rewards or "as recorded",
-        "costs": "none" if demos.costs is None else f"{float((demos.costs > 0).mean()):.2%} of steps violate",
+        "costs": "none" if demos.costs is None else f"{percent(float((demos.costs > 0).mean()))} of steps violate",
         "ended": f"{int(demos.terminated.sum())} of {len(demos)} ({facts.ends or 'as recorded'})",
     }
     if facts.notes:

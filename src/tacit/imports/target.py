@@ -15,6 +15,7 @@ from tacit.demos.stepping import Outcome, Stepper, find_stepper
 from tacit.envs.capabilities import capabilities
 from tacit.envs.registry import feature_names
 from tacit.imports.reading import Array
+from tacit.metrics import percent
 
 EXACT = 1e-3
 """Error of an environment's own steps below which it may complete a record."""
@@ -178,7 +179,8 @@ class Target:
         outside = np.concatenate([((t < space.low - 1e-5) | (t > space.high + 1e-5)).any(axis=1) for t in tables])
         if outside.any() and self.stepper is not None:
             note = (
-                f"{outside.mean():.1%} of the actions lay outside of {space} and were clipped, as the environment does"
+                f"{percent(outside.mean())} of the actions lay outside of {space} and were clipped, as the environment "
+                "does"
             )
             return Fitted([np.clip(table, space.low, space.high) for table in tables], [note])
         return Fitted(tables, [])

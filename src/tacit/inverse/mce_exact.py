@@ -6,7 +6,7 @@
           Hess g = (1/beta) sum_s d(s) Cov_{a ~ pi(.|s)}[M(s,a)],   M = phi + gamma P E_pi M
 
 V_lambda and pi_lambda come from soft policy iteration on the reward R - lambda.phi. The inequality is the paper's with
-its sign put right: a positive budget loosens (docs/errata.md).
+its sign put right: a positive budget loosens (docs/claims.md#errata).
 
 Objectives: "moments" is (D) with empirical mu_D; "plugin" is (D) with the moments of an estimated expert policy under
 the known dynamics; "likelihood" minimises -(beta/N) sum_t gamma^t log pi_lambda(a_t|s_t) + (l1 + budget).lambda,

@@ -303,7 +303,9 @@ def _labelled(pictures: list[np.ndarray], captions: list[str]) -> np.ndarray:
 def _write_gif(draft: Path | io.BytesIO, frames: Iterator[np.ndarray], rate: float) -> int:
     from PIL import Image
 
-    pictures = [Image.fromarray(frame).quantize(64) for frame in frames]
+    # The usual choice of colours would spend all on the ground, and a small agent or goal would change its colour.
+    method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
+    pictures = [Image.fromarray(frame).quantize(128, method, dither=dither) for frame in frames]
     times = [round(1000 / rate)] * (len(pictures) - 1) + [2000]  # the end stands still before it begins again
     pictures[0].save(draft, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0)
     return len(pictures)

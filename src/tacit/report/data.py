@@ -12,7 +12,7 @@ Files read, all optional but config.json:
     samples.safetensors   rows [observation | action] (n, width) of "expert", "nominal", "learner", and "expert_range"
                           (2, width), with which model/cost.safetensors and model/map.safetensors are drawn; "history"
                           of all phases, and "nominal_truth" and "history_truth" (n,), for judging a rule
-    model/policy.safetensors   if it is a network, one episode is shown in pictures
+    model/policy.safetensors   one episode is shown in pictures
     figures.safetensors   row, col, expert_visits, learned_visits, unconstrained_visits, cost_state, cost_state_beta001,
                           true_constraint, unknown, and blame where there is no solution, each (S,);
                           metadata {"layout": the text of the map}
@@ -86,6 +86,8 @@ class RunData:
     """The guarantees of `tacit calibrate`, {"cost" | "map": ...}; their entries may be damaged."""
     policy: Policy | None = None
     """The learned policy, for pictures of an episode."""
+    policy_table: np.ndarray | None = None
+    """(S, A) the learned policy of an exact run, for the same."""
     reward_alone: Policy | None = None
     """An agent without constraint, to be filmed beside it: of a finished run of `ppo` in the same folder of runs."""
     notes: tuple[str, ...] = ()
@@ -147,6 +149,7 @@ def load_run(run: Run) -> RunData:
     explanation = attempt("explanation.json", lambda: _explanation(run), none)
     no_policy: tuple[Policy, ...] = ()
     policy = attempt("model/policy.safetensors", lambda: _network(run), no_policy)
+    tables: tuple[np.ndarray, ...] = attempt("model/policy.safetensors", lambda: _table(run), ()) if solved else ()
     layout = metadata.get("layout", "")
     rows = tuple(layout.strip("\n").split("\n") if isinstance(layout, str) else map(str, layout))
     return RunData(
@@ -165,6 +168,7 @@ def load_run(run: Run) -> RunData:
         explanation=cast(Explanation, explanation) if explanation else None,
         calibration=attempt("calibration.json", lambda: run.read("calibration.json"), {}),
         policy=policy[0] if policy else None,
+        policy_table=tables[0] if tables else None,
         reward_alone=_without_constraint(run) if policy else None,
         notes=tuple(notes),
     )
@@ -226,6 +230,11 @@ def _network(run: Run) -> tuple[Policy, ...]:
         return (Policy.from_arrays(arrays, card),) if card.get("kind") == "policy" else ()
     except (KeyError, TypeError) as error:
         raise UserError(f"model/policy.safetensors is damaged ({error})") from None
+
+
+def _table(run: Run) -> tuple[np.ndarray, ...]:
+    arrays, card = run.load_model("policy")
+    return (arrays["policy"],) if card.get("kind") == "tabular" and "policy" in arrays else ()
 
 
 def _without_constraint(run: Run) -> Policy | None:

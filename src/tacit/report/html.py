@@ -168,7 +168,10 @@ def details(summary: str, body: str) -> str:
 def figure(svg: bytes, name: str, title: str, caption: str, more: str = "") -> str:
     """An SVG of `tacit.plots` inside the page, in the page's own colours. `caption` and `more` are HTML."""
     label = f"{title}. {re.sub('<[^>]+>', '', caption)}"
-    return f"<figure>{inline_svg(svg, name, label)}<figcaption><b>{esc(title)}</b>{caption}</figcaption>{more}</figure>"
+    # Nothing may run on the page, so a box that is ticked shows the figure in the whole window.
+    enlarge = f'<input type="checkbox" class="enlarge" aria-label="Enlarge: {esc(title)}" title="Enlarge">'
+    words = f"<figcaption><b>{esc(title)}</b>{caption}</figcaption>"
+    return f"<figure>{enlarge}{inline_svg(svg, name, label)}{words}{more}</figure>"
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:

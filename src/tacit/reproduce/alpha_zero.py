@@ -1,6 +1,7 @@
-"""What the paper's budget alpha = 0 leads to on the gridworld, for one-hot and for network features (docs/errata.md).
+"""What the paper's budget alpha = 0 leads to on the gridworld, for one-hot and for network features.
 
-The problem is the paper's: no moment of the agent may exceed that of the demonstrations. It is solved exactly.
+The problem is the paper's (docs/claims.md#errata): no moment of the agent may exceed that of the demonstrations. It is
+solved exactly.
 
     one feature per cell       the paper's tabular setting
     network, sums              64 positive features of a network [40], summed over each trajectory as printed
