@@ -11,7 +11,8 @@ published     numbers of other people
 paper         the figures and tables of the paper by number
 
 Special experiments: `stages` and `frozen` have runs that need other runs. `exact_stochasticity`, `exact_causality`,
-`controls` and `alpha_zero` are measured without runs. `tuning`, `gridworld` and `pictures` have tables of their own.
+`controls` and `alpha_zero` are measured without runs. `tuning`, `gridworld`, `decided` and `pictures` have tables of
+their own. `highway` has what its experiments have in common.
 """
 
 from tacit.reproduce.catalogue import EXPERIMENTS

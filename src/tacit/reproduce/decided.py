@@ -1,4 +1,4 @@
-"""How well a cost and its rule mark what can be known: scores on decided cells.
+"""Experiment `shapes`: how well a cost and its rule mark what can be known, as scores on decided cells.
 
 Nobody can say where a rule ends between the demonstrations and what agents try. So the plane of the true rule is cut
 into cells, and only those count that are *decided*:
@@ -32,7 +32,7 @@ from tacit.evaluate import evaluate
 from tacit.explain.rules import Clause, Rule
 from tacit.reproduce import records, tables
 from tacit.reproduce.columns import header, line
-from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.experiment import Experiment, Group, Row, rows_of
 from tacit.reproduce.records import groups_in, runs_of
 from tacit.reproduce.results import Record, Results
 from tacit.run import Run, storage
@@ -192,3 +192,21 @@ def _range(values: list[float | None]) -> str:
     if len(known) == 1:
         return f"{known[0]:.2f}"
     return f"{np.mean(known):.2f} ({min(known):.2f} to {max(known):.2f})"
+
+
+EXPERIMENT = Experiment(
+    "hidden regions and relations: Nav, SlowZone and Reactor",
+    {
+        **{f"Nav, {shape}": Group("tacit/Nav-v0", {"shape": shape}) for shape in ("disc", "discs", "ell", "wall")},
+        "SlowZone": Group("tacit/SlowZone-v0"),
+        **{f"Reactor, {rule}": Group("tacit/Reactor-v0", {"rule": rule}) for rule in ("product", "ratio")},
+    },
+    {
+        "mce": Row("mce", "reference"),
+        "mce, thresholds": Row("mce", "thresholds"),
+        **rows_of(("me-icrl", "bc", "box", "rcpo", "ppo")),
+    },
+    seeds=(0, 1, 2, 3, 4),
+    collect=collect,
+    table=table,
+)
