@@ -21,7 +21,7 @@ from tacit import presets
 from tacit.algorithms import Algorithm
 from tacit.presets import settings
 
-FEW, ALL = ("-h", "--help"), "--help-all"
+ALL = "--help-all"
 FIRST = (
     *(
         "total_steps",
@@ -40,11 +40,6 @@ FIRST = (
 MOST_FIRST = 10
 Setting = tuple[Any, Any]
 """(type, default)"""
-
-
-def wanted(args: list[str]) -> bool:
-    """Whether the arguments ask for help."""
-    return any(arg in (*FEW, ALL) for arg in args)
 
 
 def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args: list[str]) -> Any:
