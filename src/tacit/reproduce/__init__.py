@@ -5,7 +5,8 @@ files         an experiment of one's own, as a TOML or Python file
 runner        plan the runs, keep what earlier results hold, gather the numbers of finished runs, draw
 records       the numbers of one run
 results       the files: NAME.json and NAME.curves.json.xz
-tables        Markdown, from the numbers alone; `columns` has their parts, `overall` all groups together
+tables        Markdown, from the numbers alone; `columns` has their parts, `overall` all groups together, `by_slip` a
+              column per slip
 figures       PNG, from the numbers alone
 published     numbers of other people
 paper         the figures and tables of the paper by number
