@@ -119,7 +119,11 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
 
 
 def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM")], /) -> None:
-    """Parse `tacit learn --help` and `tacit learn`, where no algorithm is named."""
+    """Parse `tacit learn --help` and `tacit learn`, where no algorithm is named.
+
+    Args:
+        algorithm: One of the algorithms above, or your own.
+    """
     raise UserError(f"the algorithm comes first: tacit learn {algorithm} ENV ...")
 
 
