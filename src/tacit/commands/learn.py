@@ -174,8 +174,8 @@ def print_preflight(run: Run, data: Any) -> None:
     """Run the cheap checks of demonstrations and say what they find, on stderr."""
     from tacit.explain.preflight import quick
 
-    for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
-        say(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}")
+    for finding in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
+        say(f"preflight: {'doubtful: ' if finding.level == 'doubt' else ''}{finding.text}")
 
 
 def pictures(run: Run) -> Path | None:

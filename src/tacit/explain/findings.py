@@ -318,7 +318,7 @@ def with_overlap(quality: Mapping[str, float], explanation: object) -> dict[str,
     entries = as_mapping(explanation)
     truth = as_mapping(entries.get("truth"))
     precision, recall = value_of(truth.get("precision")), value_of(truth.get("recall"))
-    known = recall is not None and (precision is not None or recall == 0)
-    if not quality or "iou" in quality or entries.get("kind") != "cells" or not known:
+    is_measured = recall is not None and (precision is not None or recall == 0)
+    if not quality or "iou" in quality or entries.get("kind") != "cells" or not is_measured:
         return dict(quality)
     return {**quality, "iou": 1 / (1 / precision + 1 / recall - 1) if precision and recall else 0.0}

@@ -63,10 +63,10 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
             started = time.process_time()
             demos = spec.to_tabular(expert_demonstrations(spec, DEMONSTRATIONS, seed=seed))
             for name, cost in costs_of(spec, mdp, demos).items():
-                found = cost_quality(cost, spec.constrained, reachable=reachable_states(mdp))
+                quality = cost_quality(cost, spec.constrained, reachable=reachable_states(mdp))
                 forbidden = cost > SHARE * cost.max()
                 policy = plan(mdp, mdp.rewards - PRICE * forbidden[:, None], BETA).policy
-                numbers = {"auroc": found.auroc, "best_iou": found.best_iou, **_judged(spec, mdp, policy)}
+                numbers = {"auroc": quality.auroc, "best_iou": quality.best_iou, **_judged(spec, mdp, policy)}
                 records.append({"slip": slip, "set": seed, "cost": name, **numbers})
             records[-1]["seconds"] = time.process_time() - started
             progress(f"slip {slip:g}, set {seed + 1} of {sets}")
@@ -131,8 +131,8 @@ def table(results: Mapping[str, Any]) -> str:
     """A table per number with a column per slip, and the box on the robots."""
     parts = []
     for column, title in COLUMNS.items():
-        known = [f"{record[column]:.3f}" for record in results["expert"] if column in record]
-        rows = {"expert": known} if known else {}
+        theirs = [f"{record[column]:.3f}" for record in results["expert"] if column in record]
+        rows = {"expert": theirs} if theirs else {}
         rows |= {cost: [_cell(values(results, cost, slip, column)) for slip in SLIPS] for cost in COSTS}
         parts.append(by_slip.table(title, SLIPS, rows))
     head = header(["robot", "true constraint", "outermost demonstration", "boundary of the box", "error"])

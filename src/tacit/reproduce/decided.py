@@ -129,12 +129,12 @@ def scores(run: Run, yardstick: Yardstick) -> dict[str, float | None] | None:
     rule = Rule(tuple(map(Clause.from_json, explanation["clauses"])))
     columns = dict(zip(cost.inputs.names, cost.inputs.columns, strict=True))
     mean_cost, said = (_mean(cell_of, x, len(centres)) for x in (cost.of_rows(rows), rule.holds(rows, columns)))
-    found = quality.detection(mean_cost[decided], forbidden[decided], cost.threshold)
+    detected = quality.detection(mean_cost[decided], forbidden[decided], cost.threshold)
     said_cells, right = said[decided] > 0.5, forbidden[decided]
     true_cells = yardstick.predicate(centres)
     return {
-        "auroc": found.get("auroc"),
-        "iou": found.get("iou"),
+        "auroc": detected.get("auroc"),
+        "iou": detected.get("iou"),
         "rule_precision": float(right[said_cells].mean()) if said_cells.any() else 0.0,
         "rule_recall": float(said_cells[right].mean()) if right.any() else None,
         "open": float(1.0 - decided.mean()),
@@ -186,12 +186,12 @@ def table(experiment: Experiment, results: Results) -> str:
 
 
 def _range(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return "-"
-    if len(known) == 1:
-        return f"{known[0]:.2f}"
-    return f"{np.mean(known):.2f} ({min(known):.2f} to {max(known):.2f})"
+    if len(numbers) == 1:
+        return f"{numbers[0]:.2f}"
+    return f"{np.mean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
 EXPERIMENT = Experiment(

@@ -92,18 +92,18 @@ def _record(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Fit, and judge the result: (record, weights)."""
     started = time.process_time()
-    found = fit()
-    quality = cost_quality(found.weights, spec.constrained, reachable=reachable_states(mdp))
+    fitted = fit()
+    quality = cost_quality(fitted.weights, spec.constrained, reachable=reachable_states(mdp))
     record = {
-        "value": found.value,
-        "stationarity": found.stationarity,
-        "evaluations": found.evaluations,
+        "value": fitted.value,
+        "stationarity": fitted.stationarity,
+        "evaluations": fitted.evaluations,
         "seconds": time.process_time() - started,
         "auroc": quality.auroc,
         "best_iou": quality.best_iou,
-        "planned": {name: judge(spec, mdp, model.policy(found.weights)) for name, model in models.items()},
+        "planned": {name: judge(spec, mdp, model.policy(fitted.weights)) for name, model in models.items()},
     }
-    return record, found.weights
+    return record, fitted.weights
 
 
 def seconds(results: Mapping[str, Any]) -> float:

@@ -165,8 +165,8 @@ def table(results: Mapping[str, Any]) -> str:
     for column, title in COLUMNS.items():
         names = ("expert", "unconstrained", *results["methods"])
         rows = {name: [_cell(results, name, slip, column) for slip in slips] for name in names}
-        known = {name: cells for name, cells in rows.items() if any(cell != "-" for cell in cells)}
-        parts.append(by_slip.table(title, slips, known))
+        measured = {name: cells for name, cells in rows.items() if any(cell != "-" for cell in cells)}
+        parts.append(by_slip.table(title, slips, measured))
     return "\n\n".join(parts) + "\n"
 
 
