@@ -22,7 +22,7 @@ from typing import Any
 
 from tacit import demos as demonstrations
 from tacit.algorithms import find, make_config
-from tacit.cost.calibration import HELD_OUT, split
+from tacit.cost.calibration import split
 from tacit.cost.card import complete_cards
 from tacit.demos import Demonstrations
 from tacit.demos.replay import check_in
@@ -32,6 +32,7 @@ from tacit.envs.registry import make_vec, shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, log, run_name
+from tacit.run.folder import HELD_OUT
 
 Say = Callable[[str], None]
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
