@@ -1,11 +1,15 @@
 """Layers: which part of the package may import which. A module imports its own layer and those above it in the table.
 
-Imports are read from the source, those inside functions included. Imports for type checking alone do not count.
+Imports are read from the source, those inside functions included. Imports for type checking alone do not count. There
+are limits, too: on the length of a file, on the files of the paper's method, and on those that run while it learns.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +19,8 @@ import pytest
 import tacit
 
 ROOT = Path(tacit.__file__).parent
+GENERATED = "tacit.presets.settings"
+"""Written by tools/settings.py."""
 
 LAYERS: tuple[tuple[str, str], ...] = (
     (
@@ -140,6 +146,21 @@ def test_the_paper_can_be_read_in_three_files() -> None:
     read = [(ROOT / "inverse" / name).read_text("utf-8") for name in ("mce.py", "features.py", "loop.py")]
     assert sum(len(text.splitlines()) for text in read) <= 900
     assert sum('features == "terms"' in text for text in read) == 0, "the ways part in `mce.METHODS` alone"
+
+
+@pytest.mark.slow
+def test_learning_runs_through_few_files() -> None:
+    """While an agent learns. Checks, judging, explanation and report come on top."""
+    tool = ROOT.parents[1] / "tools" / "way_of_learn.py"
+    done = subprocess.run([sys.executable, str(tool)], capture_output=True, text=True, check=True)
+    files, lines = re.search(r"while it learns: (\d+) files, ([\d,]+) lines", done.stdout).groups()  # type: ignore[union-attr]
+    assert int(files) <= 50
+    assert int(lines.replace(",", "")) <= 10_000
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_are_short(module: str) -> None:
+    assert len(MODULES[module].read_text("utf-8").splitlines()) <= (450 if module != GENERATED else 1000)
 
 
 def test_imports_for_type_checking_do_not_count(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from PIL import Image
 
 import tacit
 from tacit.envs.capabilities import capabilities
-from tacit.plots.planes import BLACK, COSTS, DOT
+from tacit.plots.features import BLACK, COSTS, DOT
 from tacit.plots.style import INK, new_figure, render, style
 from tacit.policy import Policy
 

@@ -252,12 +252,7 @@ def _instance(method: Any, name: str) -> Any:
 
 def _described(name: str, target: str, method: Any) -> Algorithm:
     summary = getattr(method, "summary", None) or (inspect.getdoc(method) or "an algorithm of your own").splitlines()[0]
-    return Algorithm(
-        name,
-        str(summary).rstrip("."),
-        target,
-        needs_demos=bool(getattr(method, "needs_demos", True)),
-    )
+    return Algorithm(name, str(summary).rstrip("."), target, needs_demos=bool(getattr(method, "needs_demos", True)))
 
 
 def make_config(config_class: type, settings: Mapping[str, Any], where: str) -> Any:

@@ -18,19 +18,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tacit import demos as demonstrations
 from tacit.algorithms import find, make_config
+from tacit.cost.calibration import split
 from tacit.cost.card import complete_cards
+from tacit.demos import Demonstrations
+from tacit.demos.replay import check_in
 from tacit.envs.batched import whole_number
 from tacit.envs.options import check_env, check_standalone, exact_model, has_expert, listed, other_options, resolve_env
-from tacit.envs.registry import shared
+from tacit.envs.registry import make_vec, shared
 from tacit.errors import RunFailed, UserError
 from tacit.explain import explain_if_possible
 from tacit.run import SCHEMA, Run, log, run_name
-
-if TYPE_CHECKING:
-    from tacit.demos import Demonstrations
+from tacit.run.folder import HELD_OUT
 
 Say = Callable[[str], None]
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -72,9 +74,6 @@ def start_run(
 def _start_calibrated(
     out: str, settings: dict[str, Any], demos: Demonstrations, held_out: int, command: str | None
 ) -> tuple[Run, Demonstrations]:
-    from tacit.cost.calibration import HELD_OUT, split
-    from tacit.demos import save
-
     learned_from, kept = split(demos, held_out, settings["seed"])
     algorithm = find(settings["algo"])
     config = make_config(algorithm.load().Config, settings["config"], settings["algo"])
@@ -84,7 +83,7 @@ def _start_calibrated(
     run = Run.start(out, **{**settings, "demos": parts}, command=command, history=algorithm.history)
     for name, part in (("demos.npz", learned_from), (HELD_OUT, kept)):
         if not (run.path / name).exists():
-            save(part, run.path / name)
+            demonstrations.save(part, run.path / name)
     return run, learned_from
 
 
@@ -161,17 +160,15 @@ def resolve(
 
 def _trimmed(data: Demonstrations, named: str, how: str | float, say: Say) -> tuple[Demonstrations, tuple[int, ...]]:
     """(demonstrations to learn from, numbers of those left out); says which and why."""
-    from tacit.demos import suspects, trim
-
-    kept, left_out = trim(data, how)
+    kept, left_out = demonstrations.trim(data, how)
     if left_out:
         numbers = ", ".join(map(str, left_out))
-        example = f" For example, {suspects(data)[0]}." if how == "auto" else ""
+        example = f" For example, {demonstrations.suspects(data)[0]}." if how == "auto" else ""
         say(
             f"warning: {named}: {len(left_out)} of {len(data)} trajectories look unlike the others and are left out: "
             f"{numbers}.{example} `tacit demos suspects` says more; --trim off (in Python trim='off') keeps them"
         )
-    elif how == "auto" and (number := len(suspects(data))):
+    elif how == "auto" and (number := len(demonstrations.suspects(data))):
         say(
             f"warning: {named}: {number} of {len(data)} trajectories look unlike the others: too many to leave them "
             "out on suspicion. `tacit demos suspects` names them; --trim with a share leaves out those that stand "
@@ -182,8 +179,6 @@ def _trimmed(data: Demonstrations, named: str, how: str | float, say: Say) -> tu
 
 def _demonstrated(env: str) -> bool:
     """Whether the environment comes with demonstrations."""
-    from tacit import demos as demonstrations
-
     return demonstrations.shipped(env) is not None or has_expert(env)
 
 
@@ -199,9 +194,6 @@ def prepare(
 
     Demonstrations know in which environment they were made: its options are the default for those not `given` at all.
     """
-    from tacit import demos as demonstrations
-    from tacit.envs.registry import make_vec
-
     included = demonstrations.shipped(env)
     if demos is None and included is not None and not _better_made(env, given, str(included)):
         say(f"no demonstrations given: those that come with Tacit, {included.name}")
@@ -247,8 +239,6 @@ def prepare(
 
 def _replay(env: str, env_kwargs: Mapping[str, Any], data: Demonstrations, named: str, say: Say, anyway: bool) -> None:
     """Say what replaying finds doubtful; UserError for what is certainly wrong, unless it is to be learned anyway."""
-    from tacit.demos.replay import check_in
-
     result = check_in(env, env_kwargs, data)
     for text in result.texts("doubt"):
         say(f"warning: {named}: {text}")
@@ -271,8 +261,6 @@ def _better_made(env: str, given: Mapping[str, Any], included: str) -> bool:
 
 def _load(file: str) -> Demonstrations:
     """Demonstrations from a file, once within `planning`."""
-    from tacit import demos as demonstrations
-
     loaded = _loaded.get()
     if loaded is None:
         return demonstrations.load(file)
@@ -290,22 +278,20 @@ def make_demonstrations(
     env: str, env_kwargs: Mapping[str, Any], seed: int, n: int = 50, **expert: float
 ) -> Demonstrations:
     """Demonstrations of the built-in expert, an exact one with its beta and weight; UserError where there is none."""
-    from tacit.demos import expert_demonstrations, scripted_demonstrations
-
     if not has_expert(env):
         raise UserError(f"there is no built-in expert for {env}: give demonstrations (`demos`, or --demos FILE)")
     spec = exact_model(env, env_kwargs)
     if spec is not None:
-        return expert_demonstrations(spec, n, seed, observation=env_kwargs.get("observation", "position"), **expert)
+        return demonstrations.expert_demonstrations(
+            spec, n, seed, observation=env_kwargs.get("observation", "position"), **expert
+        )
     if expert:
         raise UserError(f"the expert of {env} is scripted and has no {next(iter(expert))}; leave it out")
-    return scripted_demonstrations(env, env_kwargs, n, seed)
+    return demonstrations.scripted_demonstrations(env, env_kwargs, n, seed)
 
 
 def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
     """Learn inside the run folder, from the beginning or from its newest checkpoint; the summary of a finished run."""
-    from tacit.demos import save
-
     algorithm = find(run.config["algo"])
     method, run.history = algorithm.load(), algorithm.history
     config = make_config(method.Config, run.config["config"], f"{run.path}/config.json")
@@ -320,7 +306,7 @@ def execute(run: Run, demos: Demonstrations | None) -> dict[str, Any]:
                 return dict(run.read("summary.json"))
             # A copy, so that the folder can be evaluated, reported and resumed wherever it is.
             if demos is not None and not (run.path / "demos.npz").exists():
-                save(demos, run.path / "demos.npz")
+                demonstrations.save(demos, run.path / "demos.npz")
             train = getattr(method, "train", None) or method.run
             summary = train(run, run.config["env"], run.config["env_kwargs"], demos, config, run.config["seed"])
             complete_cards(run, summary)

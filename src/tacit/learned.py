@@ -131,26 +131,26 @@ def learn(
     algorithm = find(method, here=True)
     if not algorithm.learns:
         raise UserError(f"{method} does not learn from demonstrations: use `tacit {method}`")
-    known = identify(env)
+    world = identify(env)
     if env_kwargs and not isinstance(env, str):
         raise UserError("env_kwargs are for an environment that is given by its id: make this one with them")
-    if known.copies is not None and "n_envs" in {field.name for field in fields(algorithm.load().Config)}:
-        settings.setdefault("n_envs", known.copies)
+    if world.copies is not None and "n_envs" in {field.name for field in fields(algorithm.load().Config)}:
+        settings.setdefault("n_envs", world.copies)
     asked = {"method": method, "seed": seed, **settings}
     asked |= {name: value for name, value in (("env_kwargs", env_kwargs), ("preset", preset)) if value is not None}
     with log.bars() if progress else nullcontext():
         run, data = start_run(
             method,
-            known.id,
+            world.id,
             out=os.fspath(out),
-            env_kwargs=known.options if env_kwargs is None else env_kwargs,
+            env_kwargs=world.options if env_kwargs is None else env_kwargs,
             seed=seed,
             preset=preset,
             settings=settings,
-            demos=_given(demos, known.id),
+            demos=_given(demos, world.id),
             anyway=anyway,
             trim=trim,
-            command=f"tacit.learn({known.id!r}, {', '.join(f'{name}={value!r}' for name, value in asked.items())})",
+            command=f"tacit.learn({world.id!r}, {', '.join(f'{name}={value!r}' for name, value in asked.items())})",
         )
         return Learned(run, execute(run, data))
 
@@ -357,8 +357,8 @@ class Learned:
         }
         cells = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows.items())
         picture = self.path / "explanation.svg"
-        drawn = storage.read_bytes(picture).decode() if picture.exists() else ""
-        return f"<table>{''.join(cells)}</table>{drawn[drawn.find('<svg') :] if '<svg' in drawn else ''}"
+        svg = storage.read_bytes(picture).decode() if picture.exists() else ""
+        return f"<table>{''.join(cells)}</table>{svg[svg.find('<svg') :] if '<svg' in svg else ''}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -13,73 +13,58 @@ class Metric(NamedTuple):
     definition: str
     unit: str = ""
     """"share" (in percent) or "score" (between 0 and 1); otherwise the unit of the reward or of steps."""
-    better: str = ""
-    """"higher" or "lower"."""
 
 
 METRICS: dict[str, Metric] = {
     "return": Metric(
-        "return",
-        "Mean total reward of an episode in the nominal environment, which does not stop at a violation.",
-        better="higher",
+        "return", "Mean total reward of an episode in the nominal environment, which does not stop at a violation."
     ),
-    "discounted_return": Metric(
-        "discounted return", "Mean of the rewards of an episode weighted by discount^t.", better="higher"
-    ),
+    "discounted_return": Metric("discounted return", "Mean of the rewards of an episode weighted by discount^t."),
     "terminated_return": Metric(
         "terminated return",
         "Mean total reward when the episode stops at the first violating step, which itself pays nothing.",
-        better="higher",
     ),
     "feasible_return": Metric(
         "feasible return",
         "Mean reward collected before the first violation; nothing for an episode that starts in violation.",
-        better="higher",
     ),
     "violation_rate_step": Metric(
         "violating steps",
         "Share of an episode's steps that violate the true constraint, averaged over episodes.",
         "share",
-        "lower",
     ),
     "violation_rate_episode": Metric(
         "violating episodes",
         "Share of episodes with at least one violating step. Zero counts come with an upper confidence bound.",
         "share",
-        "lower",
     ),
     "violation_rate_terminated": Metric(
         "violating steps, stopped",
         "Share of violating steps when the episode stops at the first of them: one over the steps until then, or 0.",
         "share",
-        "lower",
     ),
     "initial_violation_rate": Metric(
         "violating starts",
         "Share of episodes whose very first state violates, before the agent has acted. Not part of the other rates.",
         "share",
-        "lower",
     ),
     "violation_rate_legal_start": Metric(
         "violating steps, legal starts",
         "Share of violating steps, averaged over the episodes that do not start in violation.",
         "share",
-        "lower",
     ),
-    "goal_rate": Metric("goal", "Share of episodes that end at the goal.", "share", "higher"),
-    "collision_rate": Metric("collision", "Share of episodes that end in a collision.", "share", "lower"),
-    "off_road_rate": Metric("off-road", "Share of episodes that end off the road.", "share", "lower"),
-    "time_out_rate": Metric("time-out", "Share of episodes that end because time is out.", "share", "lower"),
+    "goal_rate": Metric("goal", "Share of episodes that end at the goal.", "share"),
+    "collision_rate": Metric("collision", "Share of episodes that end in a collision.", "share"),
+    "off_road_rate": Metric("off-road", "Share of episodes that end off the road.", "share"),
+    "time_out_rate": Metric("time-out", "Share of episodes that end because time is out.", "share"),
     "violation_occupancy": Metric(
         "violation occupancy",
         "Expected discounted number of visits to constrained states: the sum over t of discount^t times the "
         "probability that the state at time t is constrained.",
-        better="lower",
     ),
     "excess_violation_occupancy": Metric(
         "excess over expert",
         "Violation occupancy of the agent minus that of the expert. In a slippery world not even the expert has zero.",
-        better="lower",
     ),
     "return_gap": Metric(
         "return lost", "Discounted return of the expert minus that of the agent; negative when the agent earns more."
@@ -90,51 +75,42 @@ METRICS: dict[str, Metric] = {
         "Probability that a truly constrained state has a higher learned cost than an allowed one (ties count half). "
         "1 is perfect, 0.5 is guessing.",
         "score",
-        "higher",
     ),
     "auroc_outside": Metric(
         "outside the band",
         "AUROC without the states between the outermost demonstration and the true limit, which the data leave open.",
         "score",
-        "higher",
     ),
     "auprc": Metric(
         "AUPRC",
         "Average precision of the learned cost as a detector of constrained states. 1 is perfect; guessing gives the "
         "share of constrained states.",
         "score",
-        "higher",
     ),
     "iou": Metric(
         "IoU",
         "Overlap (intersection over union) of the truly constrained states with those whose cost exceeds the learned "
         "threshold. 1 is perfect.",
         "score",
-        "higher",
     ),
     "best_iou": Metric(
         "best IoU",
         "Overlap (intersection over union) of the truly constrained states with the states whose cost exceeds a "
         "threshold, at the threshold that suits the truth best, which the learner does not know. 1 is perfect.",
         "score",
-        "higher",
     ),
     "best_threshold": Metric("threshold", "States with a learned cost above it are marked, for the best IoU."),
     "false_alarms": Metric(
-        "false alarms", "Share of the truly allowed states whose cost exceeds the learned threshold.", "share", "lower"
+        "false alarms", "Share of the truly allowed states whose cost exceeds the learned threshold.", "share"
     ),
     "missed": Metric(
-        "missed",
-        "Share of the truly constrained states whose cost does not exceed the learned threshold.",
-        "share",
-        "lower",
+        "missed", "Share of the truly constrained states whose cost does not exceed the learned threshold.", "share"
     ),
     "constrained": Metric("constrained", "Share of the states of a distribution that are truly constrained.", "share"),
     "rejected": Metric(
         "rejected demonstrations",
         "Share of demonstrations, kept out of learning, in which some step costs more than the learned threshold.",
         "share",
-        "lower",
     ),
 }
 

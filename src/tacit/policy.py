@@ -279,8 +279,8 @@ class TablePolicy:
         chances = self.table[self.states_of(np.asarray(obs))]
         if deterministic:
             return np.argmax(chances, axis=-1)
-        drawn = (chances.cumsum(axis=-1) <= rng.random(len(chances))[:, None]).sum(axis=1)
-        return np.minimum(drawn, self.table.shape[1] - 1)  # the last sum may be 1 - rounding
+        actions = (chances.cumsum(axis=-1) <= rng.random(len(chances))[:, None]).sum(axis=1)
+        return np.minimum(actions, self.table.shape[1] - 1)  # the last sum may be 1 - rounding
 
     __call__ = act
 

@@ -8,8 +8,8 @@ import pytest
 
 from tacit.algorithms import ALGORITHMS
 from tacit.reproduce import EXPERIMENTS, Experiment
-from tacit.reproduce.catalogue import BASELINES
 from tacit.reproduce.figures import driving as figure
+from tacit.reproduce.highway import BASELINES
 from tacit.reproduce.results import Results
 from tacit.reproduce.tables import driving as table
 

@@ -86,14 +86,19 @@ def command_line() -> str:
     return shlex.join(["tacit", *_words.get()])
 
 
+def asks_for_help(args: Sequence[str]) -> bool:
+    """Whether the arguments ask for help, or for all of it."""
+    return bool({"-h", "--help", "--help-all"} & set(args))
+
+
 def call(
     target: Callable[..., Any] | dict[str, Callable[..., Any]], verb: str, doc: str | None, args: list[str]
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
-    args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
-    if {"-h", "--help"} & set(args):  # our own texts, in colour
+    if asks_for_help(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
+    args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
     text += "\n\nEvery command takes -q (print only warnings and errors) and -v (also name the files it uses)."
     for function in target.values() if isinstance(target, dict) else (target,):
         _hide_empty_defaults(function)

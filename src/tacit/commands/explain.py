@@ -57,7 +57,7 @@ def explain(run: RunPath, /, *, of: Of = None, ensemble: int = 0, seed: int = 0,
     print("\n".join(explaining.in_words(explanation)))
     for one in alarms(cast(Summary, opened.read("summary.json")), opened.metrics()):
         print(f"\n{one.level}: {one}")
-    drawn = [path for path in paths if path.suffix == ".png"]
+    pictures = [path for path in paths if path.suffix == ".png"]
     entries = explanation["pictures"] if explanation["kind"] == "features" else []
-    for path, entry in itertools.zip_longest(drawn, entries):
+    for path, entry in itertools.zip_longest(pictures, entries):
         print(f"\n{path}" if entry is None else f"\n{path}\n  {entry['title']}. {entry['caption']}")

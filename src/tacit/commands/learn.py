@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.algorithms import Algorithm, every, find
-from tacit.commands import EnvId, EnvOptions, Options, call, print_json, settings_help
+from tacit.commands import EnvId, EnvOptions, Options, asks_for_help, call, print_json, settings_help
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
@@ -119,7 +119,11 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
 
 
 def _list_algorithms(algorithm: Annotated[str, tyro.conf.arg(metavar="ALGORITHM")], /) -> None:
-    """Parse `tacit learn --help` and `tacit learn`, where no algorithm is named."""
+    """Parse `tacit learn --help` and `tacit learn`, where no algorithm is named.
+
+    Args:
+        algorithm: One of the algorithms above, or your own.
+    """
     raise UserError(f"the algorithm comes first: tacit learn {algorithm} ENV ...")
 
 
@@ -133,14 +137,14 @@ def defaults(algorithm: Algorithm, args: list[str]) -> tuple[str, str | None, An
     """(environment, preset, settings) before the parser exists, because they decide on the parser's defaults."""
     env_id = next((arg for arg in args if not arg.startswith("-")), "")
     preset = algorithm.preset
-    if not settings_help.wanted(args):
+    if not asks_for_help(args):
         refuse_retired(algorithm, args)
     for i, arg in enumerate(args):
         if arg == "--preset" and i + 1 < len(args):
             preset = args[i + 1]
         elif arg.startswith("--preset="):
             preset = arg.partition("=")[2]
-    for_help = settings_help.config_for_help(algorithm, env_id, preset, args) if settings_help.wanted(args) else None
+    for_help = settings_help.config_for_help(algorithm, env_id, preset, args) if asks_for_help(args) else None
     return env_id, preset, algorithm.config(env_id, preset) if for_help is None else for_help
 
 
@@ -170,8 +174,8 @@ def print_preflight(run: Run, data: Any) -> None:
     """Run the cheap checks of demonstrations and say what they find, on stderr."""
     from tacit.explain.preflight import quick
 
-    for found in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
-        say(f"preflight: {'doubtful: ' if found.level == 'doubt' else ''}{found.text}")
+    for finding in quick(run.config["env"], run.config["env_kwargs"], data, run.config["seed"]).findings:
+        say(f"preflight: {'doubtful: ' if finding.level == 'doubt' else ''}{finding.text}")
 
 
 def pictures(run: Run) -> Path | None:

@@ -21,7 +21,7 @@ from tacit import presets
 from tacit.algorithms import Algorithm
 from tacit.presets import settings
 
-FEW, ALL = ("-h", "--help"), "--help-all"
+ALL = "--help-all"
 FIRST = (
     *(
         "total_steps",
@@ -42,11 +42,6 @@ Setting = tuple[Any, Any]
 """(type, default)"""
 
 
-def wanted(args: list[str]) -> bool:
-    """Whether the arguments ask for help."""
-    return any(arg in (*FEW, ALL) for arg in args)
-
-
 def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args: list[str]) -> Any:
     """An object with the options of the algorithm's `Config`, in groups; None if its source cannot be read."""
     chosen = {} if preset is None else presets.load(algorithm.name, preset, env_id)
@@ -60,13 +55,13 @@ def config_for_help(algorithm: Algorithm, env_id: str, preset: str | None, args:
     if len(first) > MOST_FIRST:
         first = [name for name in FIRST if name in first][:MOST_FIRST]
     more = f" --help-all shows {len(hints) - len(first)} more." if len(first) < len(hints) and ALL not in args else ""
-    groups, shown = {"first": (f"What people change first.{more}", first)}, set(first)
+    groups, grouped = {"first": (f"What people change first.{more}", first)}, set(first)
     for part in family if ALL in args else ():
-        rest = [name for name in part.docs if name not in shown]
-        shown |= set(rest)
+        rest = [name for name in part.docs if name not in grouped]
+        grouped |= set(rest)
         groups |= {part.name: (part.text, rest)} if rest else {}
-    if ALL in args and len(shown) < len(hints):
-        groups["more"] = ("", [name for name in hints if name not in shown])
+    if ALL in args and len(grouped) < len(hints):
+        groups["more"] = ("", [name for name in hints if name not in grouped])
     boxes: list[Any] = []
     for title, (text, names) in groups.items():
         box = _box(title, names, hints, docs, chosen)
@@ -84,10 +79,10 @@ def _unused(algorithm: Algorithm, hints: Mapping[str, Setting], chosen: Mapping[
 
 def _declared(algorithm: Algorithm) -> tuple[dict[str, Setting], list[_Part]]:
     """({setting: (type, default)}, the classes that declare them, the most derived one first)."""
-    known = settings.SETTINGS.get(algorithm.name)
-    if known is not None:
-        hints = get_type_hints(known, include_extras=True)
-        return {name: get_args(hint)[:2] for name, hint in hints.items()}, _family(known.__name__)
+    typed = settings.SETTINGS.get(algorithm.name)
+    if typed is not None:
+        hints = get_type_hints(typed, include_extras=True)
+        return {name: get_args(hint)[:2] for name, hint in hints.items()}, _family(typed.__name__)
     config = algorithm.load().Config
     hints = get_type_hints(config, include_extras=True)
     default = config()
@@ -108,8 +103,8 @@ def _box(
         text = docs.get(name, "")
         if value is True:  # the flag is --no-NAME
             text = f"Turn this off: {text or name}"
-        shown = tyro.conf.arg(help=text, help_behavior_hint="" if isinstance(value, bool) or value == () else None)
-        fields.append((name, Annotated[kind, shown], value))
+        marked = tyro.conf.arg(help=text, help_behavior_hint="" if isinstance(value, bool) or value == () else None)
+        fields.append((name, Annotated[kind, marked], value))
     return dataclasses.make_dataclass(title, fields, frozen=True)
 
 

@@ -12,7 +12,6 @@ from tacit.commands import fits, new_table, print_table
 from tacit.cost.bounds import short
 from tacit.envs.options import notice
 from tacit.explain import findings
-from tacit.explain.brief import with_overlap
 from tacit.metrics import AGENTS, DETECTION, ENDS, figures, lookup, percent
 from tacit.run import Run
 from tacit.run.summary import Detection, Record, Summary
@@ -55,7 +54,7 @@ def print_summary(run: Run, written: Record) -> None:
         print_agents(agents, title="what the agents do in the true environment")
         print_notice(run)
     if summary.get("cost_quality"):
-        print_quality(with_overlap(summary["cost_quality"], explanation))
+        print_quality(findings.with_overlap(summary["cost_quality"], explanation))
     if summary.get("detection"):
         print_detection(summary["detection"])
     if "boundaries" in summary:

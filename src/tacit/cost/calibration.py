@@ -29,10 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.card import save_cost, saved_costs
 from tacit.cost.table import TableCost
-from tacit.demos import Demonstrations, Trajectory, expert_policy, load, sample_demonstrations
+from tacit.demos import Demonstrations, Trajectory, expert_policy, sample_demonstrations
 from tacit.envs.options import exact_model
 from tacit.errors import UserError
 from tacit.run import storage
+from tacit.run.folder import HELD_OUT as HELD_OUT  # its old place
 from tacit.run.summary import CalibrationEntry, Power, Rejected
 from tacit.stats import clopper_pearson
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 Cost = LearnedCost | TableCost
 CONFIDENCE = 0.95
 NOMINAL_EPISODES = 500
-HELD_OUT = "calibration.npz"
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def calibrate_run(
     rejected, to measure the power. An explanation of the run that was saved before has the old threshold:
     `tacit.explain.refresh_explanation` brings it up to date, as `tacit calibrate` does.
     """
-    held = held_out(run) if demos is None else demos
+    held = run.held_out() if demos is None else demos
     _refuse_learned_from(run, held)
     calibrations, costs = {}, {}
     for name in saved_costs(run):
@@ -211,19 +211,6 @@ def nominal_of_gridworld(run: Run) -> Demonstrations | None:
     free = expert_policy(spec, beta, 0.0)
     return sample_demonstrations(
         spec, free, NOMINAL_EPISODES, seed=run.config["seed"] + 30_000, observation=observation
-    )
-
-
-def held_out(run: Run) -> Demonstrations:
-    """The demonstrations that the run has not learned from; UserError if there are none."""
-    if (run.path / HELD_OUT).exists():
-        return load(run.path / HELD_OUT)
-    used, all_of_them = run.config["config"].get("demonstrations") or 0, run.demonstrations()
-    if 0 < used < len(all_of_them):
-        return all_of_them.subset(np.arange(used, len(all_of_them)))
-    raise UserError(
-        f"{run.path} has learned from all of its demonstrations: give others with --demos FILE, or learn again with "
-        "--calibration N, which holds out N of them for the threshold"
     )
 
 

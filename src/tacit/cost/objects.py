@@ -72,8 +72,8 @@ class Slots:
         """The slots that a setting describes: coordinates, then kind=..., present=..., origin=... (any order)."""
         fields: dict[str, list[str]] = {"position": [], "kind": [], "present": [], "origin": []}
         for word in text.split():
-            field, found, pattern = word.rpartition("=")
-            if found and field not in fields:
+            field, equals, pattern = word.rpartition("=")
+            if equals and field not in fields:
                 raise UserError(f"objects: {field!r} is not known; write e.g. {EXAMPLE!r}")
             fields[field or "position"].append(pattern)
         if len(fields["present"]) > 1:
@@ -83,17 +83,17 @@ class Slots:
 
     def numbers(self, names: Sequence[str]) -> tuple[str, ...]:
         """The numbers of the slots among these names. UserError if there are none, or an entry of one is missing."""
-        found = _numbers(self.position[0], names)
-        if not found:
+        numbers = _numbers(self.position[0], names)
+        if not numbers:
             raise UserError(f"objects: no entry of the observation is called {self.position[0]}")
         for pattern in self.patterns:
-            missing = [number for number in found if pattern.replace("*", number) not in names]
+            missing = [number for number in numbers if pattern.replace("*", number) not in names]
             if missing:
                 raise UserError(f"objects: the observation has no entry {pattern.replace('*', missing[0])}")
         for name in self.origin:
             if name not in names:
                 raise UserError(f"objects: the observation has no entry {name}")
-        return found
+        return numbers
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -106,8 +106,8 @@ class Slots:
 
     def repeated(self, names: Sequence[str]) -> tuple[str, ...]:
         """Patterns of all entries of a slot: those that are described, and names that repeat with the same numbers."""
-        found = sorted(self.numbers(names))
-        same = [pattern for pattern, numbers in _repeated(names).items() if sorted(numbers) == found]
+        own = sorted(self.numbers(names))
+        same = [pattern for pattern, numbers in _repeated(names).items() if sorted(numbers) == own]
         return tuple(dict.fromkeys([*self.patterns, *same]))
 
     def nearest(self, names: Sequence[str], observations: Array | None = None) -> tuple[Nearest, ...]:
@@ -120,8 +120,8 @@ class Slots:
             one = Nearest(name, self.position, flags, self.origin).of_names(names)
             if observations is not None and len(observations):
                 distances = one.distances(observations)
-                known = distances[np.isfinite(distances)]
-                one = replace(one, far=float(known.max()) if known.size and known.max() > 0 else 1.0)
+                finite = distances[np.isfinite(distances)]
+                one = replace(one, far=float(finite.max()) if finite.size and finite.max() > 0 else 1.0)
             derived.append(one)
         highest = max(one.far for one in derived)
         return tuple(replace(one, far=highest) for one in derived)
@@ -231,21 +231,21 @@ def recognised(names: Sequence[str], observations: Array) -> Slots | None:
     """
     numbers = _repeated(names)
     places: dict[tuple[Any, ...], dict[str, str]] = {}
-    for pattern, found in numbers.items():
+    for pattern, members in numbers.items():
         match = AXIS.fullmatch(root(pattern))
-        if match and len(found) > 1 and not NO_OBJECT.search(match["stem"]):
-            key = (match["stem"], match["relative"] or match["end"] == "_rel", match["end"], frozenset(found))
+        if match and len(members) > 1 and not NO_OBJECT.search(match["stem"]):
+            key = (match["stem"], match["relative"] or match["end"] == "_rel", match["end"], frozenset(members))
             places.setdefault(key, {})[match["axis"]] = pattern
     sets = [(key, axes) for key, axes in places.items() if {"x", "y"} <= axes.keys()]
     if len(sets) != 1:
         return None
-    (_, relative, _, found), axes = sets[0]
+    (_, relative, _, members), axes = sets[0]
     position = tuple(axes[axis] for axis in sorted(axes))
     own = tuple(sorted(axes))
     origin = own if not relative and all(name in names for name in own) else ()
-    others = [pattern for pattern, those in numbers.items() if frozenset(those) == found and pattern not in position]
+    others = [pattern for pattern, those in numbers.items() if frozenset(those) == members and pattern not in position]
     values = {
-        pattern: observations[:, [list(names).index(pattern.replace("*", n)) for n in found]] for pattern in others
+        pattern: observations[:, [list(names).index(pattern.replace("*", n)) for n in members]] for pattern in others
     }
     flags = [
         pattern
@@ -270,5 +270,5 @@ def _numbers(pattern: str, names: Sequence[str]) -> tuple[str, ...]:
     """What `*` stands for in the names that fit a pattern, in rising order."""
     before, _, after = pattern.partition("*")
     fits = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
-    found = {match[1] for match in map(fits.fullmatch, names) if match}
-    return tuple(sorted(found, key=lambda number: (int(number), number)))
+    numbers = {match[1] for match in map(fits.fullmatch, names) if match}
+    return tuple(sorted(numbers, key=lambda number: (int(number), number)))

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit import stats
 from tacit.cost import LearnedCost, load_cost
-from tacit.cost.calibration import held_out, rejected, scores, usual_threshold
+from tacit.cost.calibration import rejected, scores, usual_threshold
 from tacit.cost.card import saved_costs
 from tacit.cost.table import TableCost
 from tacit.envs.capabilities import capabilities
@@ -236,7 +236,7 @@ def of_run(run: Run) -> dict[str, Detection]:
     costs = {name: load_cost(run, name) for name in saved_costs(run)}
     tried = np.concatenate([arrays[name] for name in ("nominal", "history")])
     try:
-        held: Demonstrations | None = held_out(run)
+        held: Demonstrations | None = run.held_out()
     except UserError:  # it has learned from all of them
         held = None
     summary: Summary = run.read("summary.json")

@@ -84,7 +84,7 @@ class Surroundings:
         square = (offset * offset).sum(axis=-1)
         direction = offset / np.maximum(np.sqrt(square), np.float32(NEAREST))[..., None]
         entries = [obs.take(columns, axis=-1)[..., None] for columns in self.others]
-        each = np.concatenate([direction, *entries, np.ones((*square.shape, 1), obs.dtype)], axis=-1)
+        rows = np.concatenate([direction, *entries, np.ones((*square.shape, 1), obs.dtype)], axis=-1)
         there = np.ones(square.shape, obs.dtype)
         for columns in self.present:
             there = there * (obs.take(columns, axis=-1) > 0.5)
@@ -92,7 +92,7 @@ class Surroundings:
         near = [np.exp(square * np.float32(-0.5 / scale**2)) * there for scale in self.scales]
         for kind in self.kinds or (None,):
             counts = 1.0 if kind is None else (obs.take(kind, axis=-1) > 0.5).astype(obs.dtype)
-            parts += [np.einsum("...s,...se->...e", weight * counts, each) for weight in near]
+            parts += [np.einsum("...s,...se->...e", weight * counts, rows) for weight in near]
         return np.concatenate(parts, axis=-1)
 
     @classmethod

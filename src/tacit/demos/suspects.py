@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.demos.data import Demonstrations
-from tacit.envs.gridworld import ENV_ID
+from tacit.envs.families import find_family
 from tacit.errors import UserError, listed
 from tacit.metrics import percent
 
@@ -383,7 +383,9 @@ def _range(low: float, high: float) -> str:
 
 
 def _names(demos: Demonstrations, observed: int, acted: int) -> tuple[str, ...]:
-    given = demos.card.get("feature_names")
-    plain = ("row", "column") if demos.card.get("env") == ENV_ID and observed == 2 else None
-    names = given or plain or [f"obs[{i}]" if observed > 1 else "state" for i in range(observed)]
+    env = demos.card.get("env")
+    family = None if env is None else find_family(env)
+    on_grid = ("row", "column") if family is not None and family.model is not None and observed == 2 else None
+    numbered = [f"obs[{i}]" if observed > 1 else "state" for i in range(observed)]
+    names = demos.card.get("feature_names") or on_grid or numbered
     return (*names, *(f"action[{i}]" if acted > 1 else "action" for i in range(acted)))

@@ -207,14 +207,8 @@ class GridworldEnv(_World, gym.Env[np.ndarray | np.int64, np.int64]):
         self._state, self._steps = entered, self._steps + 1
         terminated = entered == self.grid.goal
         truncated = not terminated and self._steps >= self.horizon
-        cost = float(self.grid.entry_costs[entered])
-        return (
-            self._as_observations[entered],
-            float(self.grid.entry_rewards[entered]),
-            terminated,
-            truncated,
-            {"cost": cost},
-        )
+        reward, cost = float(self.grid.entry_rewards[entered]), float(self.grid.entry_costs[entered])
+        return self._as_observations[entered], reward, terminated, truncated, {"cost": cost}
 
     def render(self) -> Any:
         """Text or picture, as `render_mode` says."""

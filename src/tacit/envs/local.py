@@ -62,9 +62,9 @@ def _of_vector(env: VectorEnv) -> Identified:
             "their wrappers: wrap the single one, and give a function that makes it"
         )
     wrapped = env.spec is not None and env.spec.kwargs.get("wrappers")
-    known = None if wrapped or env.spec is None else _registered(env.spec, origin(env))
-    if known is not None:
-        return Identified(known.id, known.options, env.num_envs)
+    registered = None if wrapped or env.spec is None else _registered(env.spec, origin(env))
+    if registered is not None:
+        return Identified(registered.id, registered.options, env.num_envs)
     factories = getattr(env, "env_fns", None)
     if not factories:
         raise UserError(

@@ -106,12 +106,6 @@ def completed(task: type[Task], options: Mapping[str, Any]) -> Options:
     return {name: value for name, value in complete.items() if name not in later}
 
 
-def _spaces(task: Task) -> tuple[gym.spaces.Box, gym.spaces.Box]:
-    """The spaces of one observation and one action."""
-    low, high = task.low.astype(np.float32), task.high.astype(np.float32)
-    return gym.spaces.Box(low, high, dtype=np.float32), gym.spaces.Box(-1.0, 1.0, (task.action_size,), np.float32)
-
-
 def _state_size(task: Task) -> int:
     return len(task.draw(np.random.default_rng(0)))
 
@@ -121,22 +115,33 @@ def _checked(task: Task, actions: ArrayLike, copies: int) -> Array:
     return np.clip(check_actions(actions, (copies, task.action_size), task.name).astype(np.float64), -1.0, 1.0)
 
 
-class TaskEnv(gym.Env[Array, Array]):
-    """One copy of a task. `info["cost"]` is 1 where the state after a step breaks the hidden rule."""
+class _OfTask:
+    """What the single and the batched environment share: the task, and what it declares."""
 
-    metadata: dict[str, Any] = METADATA
     task_class: type[Task]
 
-    def __init_subclass__(cls, task: type[Task]) -> None:
-        cls.task_class = task
-        declare_options(cls, task)
+    def __init_subclass__(cls, task: type[Task] | None = None) -> None:
+        if task is not None:
+            cls.task_class = task
+            declare_options(cls, task)
 
-    def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
+    def _build(self, options: Options, render_mode: str | None) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+        """Set the attributes; returns the spaces of one observation and one action."""
         self.task = task = self.task_class(**options)
         self.render_mode = check_render_mode(render_mode)
         self.feature_names, self.rule, self.horizon, self.dt = task.feature_names, task.rule, task.horizon, task.dt
         self.succeeded, self.objects = task.succeeded, task.objects
-        self.observation_space, self.action_space = _spaces(task)
+        low, high = task.low.astype(np.float32), task.high.astype(np.float32)
+        return gym.spaces.Box(low, high, dtype=np.float32), gym.spaces.Box(-1.0, 1.0, (task.action_size,), np.float32)
+
+
+class TaskEnv(_OfTask, gym.Env[Array, Array]):
+    """One copy of a task. `info["cost"]` is 1 where the state after a step breaks the hidden rule."""
+
+    metadata: dict[str, Any] = METADATA
+
+    def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
+        self.observation_space, self.action_space = self._build(options, render_mode)
         self._state: Array | None = None
         self._steps = 0
 
@@ -177,23 +182,14 @@ class TaskEnv(gym.Env[Array, Array]):
         return None if self.render_mode is None else self.task.draw_picture(self._state[0])
 
 
-class TaskVectorEnv(BatchedEnv):
+class TaskVectorEnv(_OfTask, BatchedEnv):
     """N copies of a task, stepped as arrays."""
 
     metadata: dict[str, Any] = {**METADATA, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
-    task_class: type[Task]
-
-    def __init_subclass__(cls, task: type[Task]) -> None:
-        cls.task_class = task
-        declare_options(cls, task)
 
     def __init__(self, num_envs: int = 1, *, render_mode: str | None = None, **options: Any) -> None:
-        self.task = task = self.task_class(**options)
-        super().__init__(num_envs, *_spaces(task), task.horizon)
-        self.render_mode = check_render_mode(render_mode)
-        self.feature_names, self.rule, self.dt, self.succeeded = task.feature_names, task.rule, task.dt, task.succeeded
-        self.objects = task.objects
-        self._state = np.zeros((num_envs, _state_size(task)))
+        super().__init__(num_envs, *self._build(options, render_mode), self.task.horizon)
+        self._state = np.zeros((num_envs, _state_size(self.task)))
 
     def _draw_starts(self, rows: NDArray[np.intp]) -> None:
         for row in rows:

@@ -25,16 +25,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from tacit.envs.families import Info, Options
-from tacit.envs.fitted_cost import (
-    Array,
-    Cost,
-    FittedCost,
-    Judgement,
-    Seen,
-    needed_threshold,
-    seen_of_set,
-    threshold_of,
-)
+from tacit.envs.fitted_cost import Array, Cost, FittedCost, Judgement, Seen, needed_threshold, seen_of_set, threshold_of
 from tacit.envs.registry import autoreset_mode
 from tacit.envs.shield import ShieldWrapper, simulate
 from tacit.errors import UserError
@@ -44,7 +35,32 @@ Charge = Literal["price", "set"]
 """How a cost is used: as a price on top of the reward, or as a set of forbidden steps."""
 
 
-class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
+class _Charging:
+    """What both wrappers do with a cost: fit it to the environment, and charge it."""
+
+    def _fit(
+        self,
+        env: gym.Env[Any, Any] | VectorEnv,
+        cost: Cost,
+        charge: Charge | None,
+        penalty: float | None,
+        threshold: float | None,
+        seen: Seen | None,
+        terminate: bool = False,
+    ) -> None:
+        self._fitted = FittedCost(cost, env, seen_of_set(cost) if charge == "set" and seen is None else seen)
+        self.cost = self._fitted.cost
+        self.charge, self.penalty = charge, _penalty(cost, charge, penalty)
+        need = "ending episodes" if terminate else "a set" if charge == "set" else None
+        self.threshold = threshold_of(cost, threshold) if need is None else needed_threshold(cost, threshold, need)
+        self._before: Any = None
+
+    def _charged(self, judgement: Judgement) -> Array:
+        """(n,) What is reported as cost: the cost, or for a set whether a step is forbidden."""
+        return judgement.forbidden(self.threshold).astype(np.float64) if self.charge == "set" else judgement.cost
+
+
+class CostWrapper(_Charging, gym.Wrapper[Any, Any, Any, Any]):
     """Add info["cost"], the learned cost of each step. The environment's own becomes info["true_cost"].
 
     Args:
@@ -77,18 +93,9 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         seen: Seen | None = None,
     ) -> None:
         super().__init__(env)
-        self._fitted = FittedCost(cost, env, _seen(cost, charge, seen))
-        self.cost = self._fitted.cost
-        self.charge, self.penalty, self.threshold = (
-            charge,
-            _penalty(cost, charge, penalty),
-            threshold_of(cost, threshold),
-        )
+        self._fit(env, cost, charge, penalty, threshold, seen, terminate)
         self.terminate = terminate
-        if terminate or charge == "set":
-            self.threshold = needed_threshold(cost, threshold, "ending episodes" if terminate else "a set")
         self.unknown_steps = 0
-        self._before: Any = None
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
         obs, info = self.env.reset(seed=seed, options=options)
@@ -100,8 +107,7 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         about = obs if self.cost.at == "next" else self._before
         judgement = self._fitted.judge(np.asarray(self._fitted.row(about))[None], np.asarray(action)[None])
         self._before = obs
-        charged = _charged(self.charge, judgement, self.threshold)
-        value, reason = float(charged[0]), judgement.reasons[0]
+        value, reason = float(self._charged(judgement)[0]), judgement.reasons[0]
         self.unknown_steps += reason != ""
         info = _with_cost(info, value) | {"unknown": reason != "", "unknown_steps": self.unknown_steps}
         if self.charge == "set":
@@ -114,20 +120,11 @@ class CostWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return obs, float(reward) - self.penalty * value, terminated, truncated, info
 
 
-def _seen(cost: Cost, charge: Charge | None, given: Seen | None) -> Seen | None:
-    return seen_of_set(cost) if charge == "set" and given is None else given
-
-
 def _penalty(cost: Cost, charge: Charge | None, given: float | None) -> float:
     """Reward per unit of what is reported as cost. UserError for a charge that does not exist."""
     if charge not in (None, *get_args(Charge)):
         raise UserError(f"a cost is charged as {' or '.join(get_args(Charge))}, not {charge!r}")
     return float((cost.unit if charge == "price" else 0.0) if given is None else given)
-
-
-def _charged(charge: Charge | None, judgement: Judgement, threshold: float | None) -> Array:
-    """(n,) What is reported as cost: the cost, or for a set whether a step is forbidden."""
-    return judgement.forbidden(threshold).astype(np.float64) if charge == "set" else judgement.cost
 
 
 def _hidden(info: Info) -> Info:
@@ -139,7 +136,7 @@ def _with_cost(info: Info, value: Any) -> Info:
     return {**_hidden(info), "cost": value}
 
 
-class VectorCostWrapper(VectorWrapper):
+class VectorCostWrapper(_Charging, VectorWrapper):
     """`CostWrapper` for vector environments. It cannot end episodes, because the copies reset themselves.
 
     info["cost"] is (N,). In a step in which a copy has begun anew it is the cost of the step that ended its episode
@@ -160,24 +157,11 @@ class VectorCostWrapper(VectorWrapper):
         seen: Seen | None = None,
     ) -> None:
         super().__init__(env)
-        self._fitted = FittedCost(cost, env, _seen(cost, charge, seen))
-        self.cost = self._fitted.cost
-        self.charge, self.penalty, self.threshold = (
-            charge,
-            _penalty(cost, charge, penalty),
-            threshold_of(cost, threshold),
-        )
-        if charge == "set":
-            self.threshold = needed_threshold(cost, threshold, "a set")
+        self._fit(env, cost, charge, penalty, threshold, seen)
         self._mode = autoreset_mode(env)
-        if self._mode not in (
-            AutoresetMode.SAME_STEP.value,
-            AutoresetMode.NEXT_STEP.value,
-            AutoresetMode.DISABLED.value,
-        ):
+        if self._mode not in {mode.value for mode in AutoresetMode}:
             raise UserError(f"the vector environment does not say how its copies reset themselves: mode {self._mode}")
         self.unknown_steps = np.zeros(env.num_envs, dtype=np.int64)
-        self._before: Any = None
         self._resetting = np.zeros(env.num_envs, dtype=bool)
 
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[Any, Info]:
@@ -198,7 +182,7 @@ class VectorCostWrapper(VectorWrapper):
                 reached[i] = self._fitted.row(info["final_obs"][i])
         about = reached if self.cost.at == "next" else self._before
         judgement = self._fitted.judge(about, np.asarray(actions))
-        value = np.where(self._resetting, 0.0, _charged(self.charge, judgement, self.threshold))
+        value = np.where(self._resetting, 0.0, self._charged(judgement))
         info = _with_cost(info, value) | {"_cost": np.ones(self.num_envs, dtype=bool)}
         if isinstance(info.get("final_info"), dict):  # where the last step of an episode is read from
             info["final_info"] = _with_cost(info["final_info"], value) | {"_cost": ended.copy()}

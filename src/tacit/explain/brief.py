@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UserError
 from tacit.metrics import figures, percent
+from tacit.run.summary import value_of
 
 if TYPE_CHECKING:
     from tacit.run import Run
@@ -42,29 +43,7 @@ def agent_in_brief(summary: Mapping[str, Any]) -> str:
     """Return and violating episodes of the agent that the run is about."""
     table = summary.get("table") or {}
     row: Mapping[str, Any] = next((table[name] for name in AGENTS if name in table), {})
-    value, violating = _value(row.get("return")), _value(row.get("violation_rate_episode"))
+    value, violating = value_of(row.get("return")), value_of(row.get("violation_rate_episode"))
     words = [] if value is None else [f"return {figures(value)}"]
     words += [] if violating is None else [f"{percent(violating)} of episodes violate"]
     return ", ".join(words)
-
-
-def with_overlap(quality: Mapping[str, Any], explanation: object) -> dict[str, Any]:
-    """The quality of a cost, with the overlap ("iou") at the learned threshold if only the explanation knows it.
-
-    On a map, the rule is all cells above the threshold. With its precision p and recall r, the overlap is
-    1 / (1 / p + 1 / r - 1).
-    """
-    entries = explanation if isinstance(explanation, Mapping) else {}
-    truth = entries.get("truth")
-    if not quality or "iou" in quality or entries.get("kind") != "cells" or not isinstance(truth, Mapping):
-        return dict(quality)
-    precision, recall = _value(truth.get("precision")), _value(truth.get("recall"))
-    if precision is None or recall is None:
-        return dict(quality)
-    overlap = 1.0 / (1.0 / precision + 1.0 / recall - 1.0) if precision > 0 and recall > 0 else 0.0
-    return {**quality, "iou": overlap}
-
-
-def _value(entry: Any) -> float | None:
-    entry = entry.get("value") if isinstance(entry, Mapping) else entry
-    return float(entry) if isinstance(entry, int | float) and not isinstance(entry, bool) else None

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, load_cost
 from tacit.cost.bounds import Bound
-from tacit.cost.calibration import Cost, held_out, nominal_of_gridworld, scores, usual_threshold
+from tacit.cost.calibration import Cost, nominal_of_gridworld, scores, usual_threshold
 from tacit.cost.ensemble import CostEnsemble, disagree
 from tacit.cost.table import TableCost
 from tacit.envs.options import exact_model
@@ -185,7 +185,7 @@ def sample_of(arrays: Mapping[str, Array], cost: LearnedCost) -> rules.Sample:
 def _fresh(run: Run, cost: LearnedCost) -> Array | None:
     """The states of demonstrations that were held out; None if there are none."""
     try:
-        demos = held_out(run)
+        demos = run.held_out()
     except UserError:
         return None
     steps = demos.rows_before + (1 if cost.at == "next" else 0)
@@ -360,7 +360,7 @@ def _cells(run: Run, spec: GridworldSpec, cost: Cost, which: str, demos: Demonst
 def _forbidden_steps(run: Run, spec: GridworldSpec, learned_from: Demonstrations, held: Array) -> Forbids:
     """The share of demonstrated states in forbidden cells: of held-out demonstrations if there are any."""
     try:
-        demos, fresh = held_out(run), True
+        demos, fresh = run.held_out(), True
     except UserError:
         demos, fresh = learned_from, False
     states = spec.states_of(demos.observations)

@@ -307,3 +307,18 @@ def _ends(entry: object) -> tuple[float, float]:
     """The interval of an entry of a table; infinite if it has none."""
     low, high = (as_mapping(entry).get(key) for key in ("low", "high"))
     return (float(low), float(high)) if is_number(low) and is_number(high) else (-math.inf, math.inf)
+
+
+def with_overlap(quality: Mapping[str, float], explanation: object) -> dict[str, float]:
+    """The quality of a cost, with the overlap ("iou") at the learned threshold if only the explanation knows it.
+
+    On a map, the rule is all cells above the threshold. With its precision p and recall r, the overlap is
+    1 / (1 / p + 1 / r - 1). A rule without cells has no precision; its overlap is 0.
+    """
+    entries = as_mapping(explanation)
+    truth = as_mapping(entries.get("truth"))
+    precision, recall = value_of(truth.get("precision")), value_of(truth.get("recall"))
+    is_measured = recall is not None and (precision is not None or recall == 0)
+    if not quality or "iou" in quality or entries.get("kind") != "cells" or not is_measured:
+        return dict(quality)
+    return {**quality, "iou": 1 / (1 / precision + 1 / recall - 1) if precision and recall else 0.0}

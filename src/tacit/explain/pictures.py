@@ -18,8 +18,7 @@ from tacit.cost import LearnedCost
 from tacit.cost.bounds import Bound
 from tacit.explain.regions import Distance
 from tacit.explain.rules import Clause, Columns, Rule, Sample
-from tacit.plots.features import cost_along
-from tacit.plots.planes import Window, cost_over
+from tacit.plots.features import Window, cost_along, cost_over
 from tacit.plots.style import Format
 from tacit.run.summary import FeatureExplanation, PictureEntry
 

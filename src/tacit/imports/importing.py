@@ -313,8 +313,8 @@ def _reference(target: Target, demos: Demonstrations) -> Demonstrations | None:
     file = shipped(target.id)
     if file is None or find_format(file) is not None:
         return None
-    known = load(file)
-    return known if known.observations.shape[1:] == demos.observations.shape[1:] else None
+    reference = load(file)
+    return reference if reference.observations.shape[1:] == demos.observations.shape[1:] else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

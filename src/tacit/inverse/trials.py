@@ -1,7 +1,7 @@
 """Which terms are the rule, and which only its consequences: trials of terms.
 
 Whoever goes round an obstacle moves differently everywhere. So several sets of inputs tell demonstrators from agents
-that follow the reward, and no statistic of these data says which of them the demonstrators minded. An intervention does:
+that follow the reward, and no statistic of these data says which of them the demonstrators minded. A trial does:
 
     a term is needed if a learner that is not charged for it trespasses there
 

@@ -29,7 +29,7 @@ import numpy as np
 from tacit.cost import LearnedCost
 from tacit.errors import UserError
 from tacit.explain import explain
-from tacit.explain.brief import with_overlap
+from tacit.explain.findings import with_overlap
 from tacit.policy import Policy
 from tacit.run import Run, storage
 from tacit.run.summary import (

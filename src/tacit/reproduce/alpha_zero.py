@@ -25,7 +25,7 @@ from tacit.envs.gridworld import GridworldSpec, make_spec
 from tacit.evaluate import evaluate_exact
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.plots import legend_above, new_figure, render, style
-from tacit.reproduce.columns import header, line
+from tacit.reproduce import by_slip
 from tacit.reproduce.experiment import Measured
 from tacit.tabular import MDP, solve
 
@@ -116,12 +116,10 @@ def table(results: Mapping[str, Any]) -> str:
         "largest weight of the solution": lambda part: _mean(part, "largest", "{:.3g}"),
         "violating episodes of its policy, %": lambda part: _mean(part, "violating", "{:.1f}", 100.0),
     }
-    head = header(["", *(f"slip {slip:g}" for slip in SLIPS)])
-    head[0] = head[0].replace("|  |", "| |", 1)
     parts = []
     for title, cell in titles.items():
-        rows = [line([kind, *(cell(records_of(results, kind, slip)) for slip in SLIPS)]) for kind in PROBLEMS]
-        parts.append("\n".join([f"**{title}**", "", *head, *rows]))
+        rows = {kind: [cell(records_of(results, kind, slip)) for slip in SLIPS] for kind in PROBLEMS}
+        parts.append(by_slip.table(title, SLIPS, rows))
     note = (
         f"{results['sets']} sets of {DEMONSTRATIONS} demonstrations, each with a network of its own. Means are over "
         "the problems that have a solution, with their range; - : none has one. *Infeasible* is proved. At the "

@@ -19,6 +19,7 @@ from tacit.reproduce import (
     exact_stochasticity,
     frozen,
     gridworld,
+    highway,
     pictures,
     published,
     stages,
@@ -27,7 +28,8 @@ from tacit.reproduce import (
 from tacit.reproduce.experiment import (
     CONTROLS,
     METHODS,
-    QUICK,
+    PAPER_BETAS,
+    PRETRAINED,
     REFERENCES,
     SHORT,
     Axis,
@@ -41,6 +43,7 @@ from tacit.reproduce.experiment import (
     robots,
     rows_of,
     slips,
+    with_and_without_pretraining,
     with_budget,
 )
 from tacit.reproduce.records import number
@@ -51,9 +54,6 @@ from tacit.reproduce.records import number
 DEEP = rows_of(METHODS)
 EXACT = rows_of(("mce-exact", "ml-greedy", "ml-greedy-causal"))
 """mce-exact maximises the causally conditioned likelihood; it and the greedy predecessors know the model."""
-PAPER_BETAS = (1e-5, 1e-4, 1e-3, 1e-2)
-PRETRAINED = "with pre-training"
-EPOCHS = {PRETRAINED: 20, "without": 0}
 GRID = Experiment(
     "",
     slips(),
@@ -74,10 +74,6 @@ GRID = Experiment(
         gridworld.EXPERT,
     ),
 )
-
-
-def _epochs(preset: str | None = None) -> dict[str, Row]:
-    return {name: Row("mce", preset, {"pretrain_epochs": epochs}) for name, epochs in EPOCHS.items()}
 
 
 def grid(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
@@ -176,43 +172,6 @@ def _of(name: str, metric: str, scale: float) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Regions and relations
-
-SHAPES = {
-    **{f"Nav, {shape}": Group("tacit/Nav-v0", {"shape": shape}) for shape in ("disc", "discs", "ell", "wall")},
-    "SlowZone": Group("tacit/SlowZone-v0"),
-    **{f"Reactor, {rule}": Group("tacit/Reactor-v0", {"rule": rule}) for rule in ("product", "ratio")},
-}
-SHAPE_ROWS = {
-    "mce": Row("mce", "reference"),
-    "mce, thresholds": Row("mce", "thresholds"),
-    **rows_of(("me-icrl", "bc", "box", "rcpo", "ppo")),
-}
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Highway
-
-EVALUATION = {"eval_episodes": 1000}
-HIGHWAY_EXPERT = {"expert": Row("expert", quick={"demonstrations": 0})}
-BASELINES = ("gacl", "me-icrl", "vicrl", "bc2l", "irl-correction", "bc", "rcpo", "ppo")
-
-
-def highway(summary: str, rows: dict[str, Row], **changes: Any) -> Experiment:
-    """An experiment on both highway tasks. The expert, which knows the rule, is its first row."""
-    return Experiment(
-        f"highway driving{summary}",
-        {task: Group(f"tacit/Highway{task}-v0") for task in ("Distance", "Velocity")},
-        {**HIGHWAY_EXPERT, **with_budget(rows, EVALUATION)},
-        quick={**QUICK, "total_steps": 16_384, "eval_episodes": 20, "demonstrations": 5},
-        collect="driving",
-        table="driving",
-        figure="driving",
-        **changes,
-    )
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 EXPERIMENTS: dict[str, Experiment | Measured] = {
     "exact-stochasticity": exact_stochasticity.EXPERIMENT,
@@ -298,7 +257,10 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         "the paper's settings with its four entropy weights", BETA_ROWS, figure="curves", ours="beta 1e-05"
     ),
     "grid-pretraining": grid(
-        "with and without pre-training of the features", _epochs(), figure="curves", ours=PRETRAINED
+        "with and without pre-training of the features",
+        with_and_without_pretraining(),
+        figure="curves",
+        ours=PRETRAINED,
     ),
     "grid-causality": grid(
         "MCE-ICRL with the entropy inside the return (causal) or as a bonus of one step, nothing else changed",
@@ -312,7 +274,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         ours="causal, beta 0.1",
     ),
     "grid-pretraining-paper": grid(
-        "the same with the paper's settings", _epochs("paper"), figure="curves", ours=PRETRAINED
+        "the same with the paper's settings", with_and_without_pretraining("paper"), figure="curves", ours=PRETRAINED
     ),
     "robots": five_robots(
         "the four methods and two references during training",
@@ -344,14 +306,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         ours=USUAL,
         beside=(published.ablation(ABLATION),),
     ),
-    "shapes": Experiment(
-        "hidden regions and relations: Nav, SlowZone and Reactor",
-        SHAPES,
-        SHAPE_ROWS,
-        seeds=(0, 1, 2, 3, 4),
-        collect=decided.collect,
-        table=decided.table,
-    ),
+    "shapes": decided.EXPERIMENT,
     "robots-screens": Experiment(
         "the five robots in pictures",
         robots(),
@@ -423,27 +378,7 @@ EXPERIMENTS: dict[str, Experiment | Measured] = {
         table=tuning.ROBOTS.table,
         figure=tuning.ROBOTS.figure,
     ),
-    "traffic": highway(
-        " in simulated traffic: MCE-ICRL, the expert, and the baselines",
-        {
-            "mce, reference": Row("mce"),
-            # An eighth (bootstrap and 12 of 100 iterations) or half (25 of 50) of the paper's steps.
-            "mce, paper": Row("mce", "paper", steps={"Distance": 620_000, "Velocity": 625_000}),
-            **{algo: Row(algo, engine="mce") for algo in BASELINES},
-        },
-    ),
-    "traffic-beta": highway(
-        ": MCE-ICRL with four entropy weights",
-        {name: replace(row, steps=200_000) for name, row in betas(PAPER_BETAS).items()},
-    ),
-    "traffic-pretraining": highway(
-        ": the paper's settings with and without pre-training of the features",
-        # Bootstrap and 4 of 100 iterations; 8 of 50. The paper's own column for the velocity rule has no pre-training.
-        {
-            name: replace(row, steps={"Distance": 220_000, "Velocity": 200_000})
-            for name, row in _epochs("paper").items()
-        },
-    ),
+    **highway.EXPERIMENTS,
     "grid-curves-paper": grid(
         "the four methods with their published settings, during training", rows_of(METHODS, "paper"), figure="curves"
     ),

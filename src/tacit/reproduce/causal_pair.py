@@ -155,7 +155,7 @@ class EntropyModel:
         bounds = [(0.0, 0.0 if terminal else None) for terminal in self.mdp.terminal]
         options = {"maxiter": 300, "maxfun": 600, "ftol": 1e-10, "gtol": 1e-5, "maxcor": 20}
         first = np.zeros(self.mdp.n_states) if start is None else start
-        found = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        gradient = np.where(self.mdp.terminal, 0.0, found.jac)
-        projected = found.x - np.maximum(found.x - gradient, 0.0)
-        return Fit(found.x, float(found.fun), float(np.abs(projected).max()), int(found.nfev))
+        optimum = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        gradient = np.where(self.mdp.terminal, 0.0, optimum.jac)
+        projected = optimum.x - np.maximum(optimum.x - gradient, 0.0)
+        return Fit(optimum.x, float(optimum.fun), float(np.abs(projected).max()), int(optimum.nfev))

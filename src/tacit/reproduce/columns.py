@@ -126,8 +126,8 @@ def episodes_cell(runs: Runs, agent: Agent) -> str:
     if not episodes:
         return "-"
     counts, trials = (values_of(runs, agent, key) for key in ("count", "n"))
-    known = np.isfinite(counts) & np.isfinite(trials)
-    bound = rate_over_runs(counts[known], trials[known], rng=np.random.default_rng(0)).high
+    counted = np.isfinite(counts) & np.isfinite(trials)
+    bound = rate_over_runs(counts[counted], trials[counted], rng=np.random.default_rng(0)).high
     return f"{broken} of {episodes} ({100 * bound:.1f} %)"
 
 

@@ -32,9 +32,10 @@ from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import legend_above, new_figure, render, style
+from tacit.reproduce import by_slip
 from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import ROBOTS, Measured
-from tacit.stats import bootstrap_interval, iqm
+from tacit.stats import iqm
 from tacit.tabular import MDP, solve
 
 SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -62,10 +63,10 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
             started = time.process_time()
             demos = spec.to_tabular(expert_demonstrations(spec, DEMONSTRATIONS, seed=seed))
             for name, cost in costs_of(spec, mdp, demos).items():
-                found = cost_quality(cost, spec.constrained, reachable=reachable_states(mdp))
+                quality = cost_quality(cost, spec.constrained, reachable=reachable_states(mdp))
                 forbidden = cost > SHARE * cost.max()
                 policy = plan(mdp, mdp.rewards - PRICE * forbidden[:, None], BETA).policy
-                numbers = {"auroc": found.auroc, "best_iou": found.best_iou, **_judged(spec, mdp, policy)}
+                numbers = {"auroc": quality.auroc, "best_iou": quality.best_iou, **_judged(spec, mdp, policy)}
                 records.append({"slip": slip, "set": seed, "cost": name, **numbers})
             records[-1]["seconds"] = time.process_time() - started
             progress(f"slip {slip:g}, set {seed + 1} of {sets}")
@@ -128,22 +129,18 @@ def values(results: Mapping[str, Any], cost: str, slip: float, column: str) -> n
 
 def table(results: Mapping[str, Any]) -> str:
     """A table per number with a column per slip, and the box on the robots."""
-    head = header(["", *(f"slip {slip:g}" for slip in SLIPS)])
-    head[0] = head[0].replace("|  |", "| |", 1)
     parts = []
     for column, title in COLUMNS.items():
-        lines = [f"**{title}**", "", *head]
-        if column in results["expert"][0]:
-            lines.append(line(["expert", *(f"{record[column]:.3f}" for record in results["expert"])]))
-        for cost in COSTS:
-            lines.append(line([cost, *(_cell(values(results, cost, slip, column)) for slip in SLIPS)]))
-        parts.append("\n".join(lines))
+        theirs = [f"{record[column]:.3f}" for record in results["expert"] if column in record]
+        rows = {"expert": theirs} if theirs else {}
+        rows |= {cost: [_cell(values(results, cost, slip, column)) for slip in SLIPS] for cost in COSTS}
+        parts.append(by_slip.table(title, SLIPS, rows))
     head = header(["robot", "true constraint", "outermost demonstration", "boundary of the box", "error"])
-    rows = [
+    lines = [
         line([r["robot"], r["truth"], f"{r['demonstrated']:.4g}", f"{r['boundary']:.4g}", f"{r['error']:.3f}"])
         for r in results["robots"]
     ]
-    parts.append("\n".join(["**the box on the robots**", "", *head, *rows]))
+    parts.append("\n".join(["**the box on the robots**", "", *head, *lines]))
     note = (
         f"Gridworld: mean [95 % bootstrap interval] and interquartile mean over {results['sets']} sets of "
         f"{DEMONSTRATIONS} demonstrations. As a constraint, cells whose cost exceeds a tenth of the largest one cost "
@@ -154,8 +151,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def _cell(numbers: np.ndarray) -> str:
-    mean = bootstrap_interval(numbers[:, None], np.mean, rng=np.random.default_rng(0), resamples=10_000)
-    return f"{mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}], IQM {iqm(numbers):.3f}"
+    return f"{by_slip.cell(numbers)}, IQM {iqm(numbers):.3f}"
 
 
 def figure(results: Mapping[str, Any]) -> bytes:
@@ -175,9 +171,5 @@ def figure(results: Mapping[str, Any]) -> bytes:
 
 
 EXPERIMENT = Measured(
-    "controls that learn nothing: the box, cells never visited, a single inverse step",
-    measure,
-    seconds,
-    table,
-    figure,
+    "controls that learn nothing: the box, cells never visited, a single inverse step", measure, seconds, table, figure
 )

@@ -1,4 +1,4 @@
-"""How well a cost and its rule mark what can be known: scores on decided cells.
+"""Experiment `shapes`: how well a cost and its rule mark what can be known, as scores on decided cells.
 
 Nobody can say where a rule ends between the demonstrations and what agents try. So the plane of the true rule is cut
 into cells, and only those count that are *decided*:
@@ -32,7 +32,7 @@ from tacit.evaluate import evaluate
 from tacit.explain.rules import Clause, Rule
 from tacit.reproduce import records, tables
 from tacit.reproduce.columns import header, line
-from tacit.reproduce.experiment import Experiment
+from tacit.reproduce.experiment import Experiment, Group, Row, rows_of
 from tacit.reproduce.records import groups_in, runs_of
 from tacit.reproduce.results import Record, Results
 from tacit.run import Run, storage
@@ -129,12 +129,12 @@ def scores(run: Run, yardstick: Yardstick) -> dict[str, float | None] | None:
     rule = Rule(tuple(map(Clause.from_json, explanation["clauses"])))
     columns = dict(zip(cost.inputs.names, cost.inputs.columns, strict=True))
     mean_cost, said = (_mean(cell_of, x, len(centres)) for x in (cost.of_rows(rows), rule.holds(rows, columns)))
-    found = quality.detection(mean_cost[decided], forbidden[decided], cost.threshold)
+    detected = quality.detection(mean_cost[decided], forbidden[decided], cost.threshold)
     said_cells, right = said[decided] > 0.5, forbidden[decided]
     true_cells = yardstick.predicate(centres)
     return {
-        "auroc": found.get("auroc"),
-        "iou": found.get("iou"),
+        "auroc": detected.get("auroc"),
+        "iou": detected.get("iou"),
         "rule_precision": float(right[said_cells].mean()) if said_cells.any() else 0.0,
         "rule_recall": float(said_cells[right].mean()) if right.any() else None,
         "open": float(1.0 - decided.mean()),
@@ -186,9 +186,27 @@ def table(experiment: Experiment, results: Results) -> str:
 
 
 def _range(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return "-"
-    if len(known) == 1:
-        return f"{known[0]:.2f}"
-    return f"{np.mean(known):.2f} ({min(known):.2f} to {max(known):.2f})"
+    if len(numbers) == 1:
+        return f"{numbers[0]:.2f}"
+    return f"{np.mean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+
+
+EXPERIMENT = Experiment(
+    "hidden regions and relations: Nav, SlowZone and Reactor",
+    {
+        **{f"Nav, {shape}": Group("tacit/Nav-v0", {"shape": shape}) for shape in ("disc", "discs", "ell", "wall")},
+        "SlowZone": Group("tacit/SlowZone-v0"),
+        **{f"Reactor, {rule}": Group("tacit/Reactor-v0", {"rule": rule}) for rule in ("product", "ratio")},
+    },
+    {
+        "mce": Row("mce", "reference"),
+        "mce, thresholds": Row("mce", "thresholds"),
+        **rows_of(("me-icrl", "bc", "box", "rcpo", "ppo")),
+    },
+    seeds=(0, 1, 2, 3, 4),
+    collect=collect,
+    table=table,
+)

@@ -26,10 +26,10 @@ from tacit.envs.gridworld import GridworldSpec, make_spec
 from tacit.evaluate import cost_quality, evaluate_exact, reachable_states
 from tacit.forward.soft_policy_iteration import occupancy, plan
 from tacit.plots import legend_above, new_figure, render, style
+from tacit.reproduce import by_slip
 from tacit.reproduce.causal_pair import EntropyModel, Fit
-from tacit.reproduce.columns import header, line
 from tacit.reproduce.experiment import Measured
-from tacit.stats import Interval, bootstrap_interval
+from tacit.stats import Interval
 from tacit.tabular import MDP
 
 SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -92,18 +92,18 @@ def _record(
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Fit, and judge the result: (record, weights)."""
     started = time.process_time()
-    found = fit()
-    quality = cost_quality(found.weights, spec.constrained, reachable=reachable_states(mdp))
+    fitted = fit()
+    quality = cost_quality(fitted.weights, spec.constrained, reachable=reachable_states(mdp))
     record = {
-        "value": found.value,
-        "stationarity": found.stationarity,
-        "evaluations": found.evaluations,
+        "value": fitted.value,
+        "stationarity": fitted.stationarity,
+        "evaluations": fitted.evaluations,
         "seconds": time.process_time() - started,
         "auroc": quality.auroc,
         "best_iou": quality.best_iou,
-        "planned": {name: judge(spec, mdp, model.policy(found.weights)) for name, model in models.items()},
+        "planned": {name: judge(spec, mdp, model.policy(fitted.weights)) for name, model in models.items()},
     }
-    return record, found.weights
+    return record, fitted.weights
 
 
 def seconds(results: Mapping[str, Any]) -> float:
@@ -123,36 +123,29 @@ def values(
     return np.array([fit[column] if column in OF_THE_COST else fit["planned"][planner][column] for fit in fits], float)
 
 
-def interval(numbers: np.ndarray) -> Interval:
-    """Mean with a 95 % bootstrap interval over demonstration sets."""
-    return bootstrap_interval(numbers[:, None], np.mean, rng=np.random.default_rng(0), resamples=10_000)
-
-
 def difference(results: Mapping[str, Any], slip: float, column: str) -> Interval:
     """Non-causal less causal, the whole method each, on the same demonstrations."""
     without, with_ = (values(results, "likelihood", name, name, slip, column) for name in ("non-causal", "causal"))
-    return interval(without - with_)
+    return by_slip.interval(without - with_)
 
 
 def table(results: Mapping[str, Any]) -> str:
     """One table per number; rows are agents, columns are slips."""
-    head = header(["", *(f"slip {slip:g}" for slip in SLIPS)])
-    head[0] = head[0].replace("|  |", "| |", 1)
     parts = []
     for column, title in COLUMNS.items():
-        lines = [f"**{title}**", "", *head]
-        for name in ("expert", "unconstrained"):
-            if column not in OF_THE_COST:
-                lines.append(line([name, *(f"{record[column]:.3f}" for record in results[name])]))
+        agents = ("expert", "unconstrained") if column not in OF_THE_COST else ()
+        rows = {name: [f"{record[column]:.3f}" for record in results[name]] for name in agents}
         for objective in OBJECTIVES:
             for model in MODELS:
                 for planner in MODELS if column not in OF_THE_COST else (model,):
                     how = model if column in OF_THE_COST else f"{model}, planned {planner}"
-                    cells = [_cell(values(results, objective, model, planner, slip, column)) for slip in SLIPS]
-                    lines.append(line([f"{objective}: {how}", *cells]))
+                    numbers = [values(results, objective, model, planner, slip, column) for slip in SLIPS]
+                    rows[f"{objective}: {how}"] = [by_slip.cell(part) for part in numbers]
         apart = [difference(results, slip, column) for slip in SLIPS]
-        cells = [f"{end.value:+.3f} [{end.low:+.3f}, {end.high:+.3f}]" for end in apart]
-        parts.append("\n".join([*lines, line(["likelihood: non-causal less causal, paired", *cells])]))
+        rows["likelihood: non-causal less causal, paired"] = [
+            "{:+.3f} [{:+.3f}, {:+.3f}]".format(*end) for end in apart
+        ]
+        parts.append(by_slip.table(title, SLIPS, rows))
     note = (
         f"*Likelihood*: {OBJECTIVES['likelihood']}; mean and 95 % bootstrap interval over {results['sets']} sets of "
         f"demonstrations. *Moments*: {OBJECTIVES['moments']}; there is one problem per slip. *Planned* says which "
@@ -172,12 +165,6 @@ def _solver(results: Mapping[str, Any]) -> str:
     )
 
 
-def _cell(numbers: np.ndarray) -> str:
-    if len(numbers) == 1:
-        return f"{numbers[0]:.3f}"
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*interval(numbers))
-
-
 def figure(results: Mapping[str, Any]) -> bytes:
     """Violating episodes, return and AUROC against slip; solid is planned by the model that learned the cost."""
     panels = ("violation_rate_episode", "return", "auroc")
@@ -190,22 +177,11 @@ def figure(results: Mapping[str, Any]) -> bytes:
             for model, colour in colours.items():
                 for planner in MODELS if column not in OF_THE_COST else (model,):
                     numbers = [values(results, "likelihood", model, planner, slip, column) for slip in SLIPS]
-                    ends = [interval(part) for part in numbers]
-                    middle = np.array([end.value for end in ends])
-                    bars = np.array([[end.value - end.low, end.high - end.value] for end in ends]).T
                     own = planner == model
                     label = f"{model} entropy" if own else f"cost of {model}, planned by the other"
-                    axes.errorbar(
-                        np.array(SLIPS) + (0.004 if model == "causal" else -0.004),
-                        middle,
-                        yerr=np.maximum(bars, 0.0),
-                        color=colour,
-                        marker="o" if own else "x",
-                        linestyle="-" if own else ":",
-                        markersize=4,
-                        capsize=2,
-                        label=label,
-                    )
+                    look = {"marker": "o", "linestyle": "-"} if own else {"marker": "x", "linestyle": ":"}
+                    shift = 0.004 if model == "causal" else -0.004
+                    by_slip.draw_means(axes, SLIPS, numbers, shift, color=colour, label=label, **look)
             axes.set_xlabel("slip probability")
             axes.set_ylabel(COLUMNS[column])
         legend_above(drawing, drawing.axes[0], 5)

@@ -23,9 +23,8 @@ from tacit.inverse.exact_objectives import Geometry, MomentsDual
 from tacit.inverse.feasibility import smallest_uniform_slack, statistical_budget
 from tacit.inverse.trajectories import discounted_counts
 from tacit.plots import new_figure, render, style
-from tacit.reproduce.columns import header, line
+from tacit.reproduce import by_slip
 from tacit.reproduce.experiment import Measured
-from tacit.stats import Interval, bootstrap_interval
 from tacit.tabular import feature_matrix, solve
 
 SLIPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -54,7 +53,6 @@ def measure(sets: int, progress: Callable[[str], None] = lambda text: None) -> d
 
     Returns {"expert"/"unconstrained": one record per slip, "methods": {name: one record per slip and set}}.
     """
-
     results: dict[str, Any] = {"expert": [], "unconstrained": [], "methods": {name: [] for name in METHODS}}
     for slip in SLIPS:
         spec = make_spec(LAYOUT, slip=slip)
@@ -89,7 +87,6 @@ def seconds(results: Mapping[str, Any]) -> float:
 
 
 def _one(name: str, spec: Any, mdp: Any, demos: Any, judge: Any, expert: dict[str, float]) -> dict[str, Any]:
-
     started = time.perf_counter()
     solution, note = _solve(name, mdp, demos)
     seconds = time.perf_counter() - started
@@ -135,7 +132,6 @@ def _solve(name: str, mdp: Any, demos: Any) -> tuple[Any, dict[str, Any]]:
 
 def _early_stopped(mdp: Any, demos: Any, step: float, steps: int) -> SimpleNamespace:
     """The paper's update for `steps` steps, whether or not there is a solution (`solve` would refuse, with a proof)."""
-
     features = feature_matrix(mdp, "state")
     problem = MomentsDual(Geometry(mdp, features), features.T @ discounted_counts(mdp, demos).ravel())
     point = problem.at(np.ones(features.shape[1]), BETA, None)
@@ -159,13 +155,6 @@ def _values(results: Mapping[str, Any], name: str, slip: float, column: str) -> 
     return np.array([r.get(column, np.nan) for r in records if r["slip"] == slip], dtype=float)
 
 
-def _interval(values: np.ndarray) -> Interval:
-    """Mean with a 95 % bootstrap interval over demonstration sets, which stays within the range of the values."""
-
-    finite = values[np.isfinite(values)]
-    return bootstrap_interval(finite[:, None], np.mean, rng=np.random.default_rng(0), resamples=10_000)
-
-
 def table(results: Mapping[str, Any]) -> str:
     """One table per column: rows are agents, columns are slips; mean and 95 % interval over demonstration sets.
 
@@ -174,30 +163,24 @@ def table(results: Mapping[str, Any]) -> str:
     parts = []
     slips = sorted({record["slip"] for record in results["expert"]})
     for column, title in COLUMNS.items():
-        lines = [f"**{title}**", "", *header(["", *(f"slip {slip:g}" for slip in slips)])]
-        lines[2] = lines[2].replace("|  |", "| |", 1)
-        for name in ("expert", "unconstrained", *results["methods"]):
-            cells = []
-            for slip in slips:
-                values = _values(results, name, slip, column)
-                values = values[np.isfinite(values)]
-                if not len(values):
-                    cells.append("-")
-                elif len(values) == 1 or name not in results["methods"]:
-                    cells.append(f"{values.mean():.3f}")
-                else:
-                    mean = _interval(values)
-                    few = f" n={len(values)}" if len(values) < results["sets"] else ""
-                    cells.append(f"{mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}]{few}")
-            if any(cell != "-" for cell in cells):
-                lines.append(line([name, *cells]))
-        parts.append("\n".join(lines))
+        names = ("expert", "unconstrained", *results["methods"])
+        rows = {name: [_cell(results, name, slip, column) for slip in slips] for name in names}
+        measured = {name: cells for name, cells in rows.items() if any(cell != "-" for cell in cells)}
+        parts.append(by_slip.table(title, slips, measured))
     return "\n\n".join(parts) + "\n"
+
+
+def _cell(results: Mapping[str, Any], name: str, slip: float, column: str) -> str:
+    values = _values(results, name, slip, column)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return "-"
+    few = f" n={len(values)}" if name in results["methods"] and 1 < len(values) < results["sets"] else ""
+    return by_slip.cell(values) + few
 
 
 def figure(results: Mapping[str, Any]) -> bytes:
     """Return, violating steps, excess violations and AUROC against slip."""
-
     methods = ("moments", "gradient", "plugin", "likelihood")
     slips = sorted({record["slip"] for record in results["expert"]})
     panels = {
@@ -214,11 +197,8 @@ def figure(results: Mapping[str, Any]) -> bytes:
                 if all(np.isfinite(v).all() for v in values):
                     axes.plot(slips, [v.mean() for v in values], look, label=name, linewidth=1.2)
             for i, name in enumerate(methods):
-                means = [_interval(_values(results, name, slip, column)) for slip in slips]
-                middle = np.array([mean.value for mean in means])
-                ends = np.array([[mean.value - mean.low, mean.high - mean.value] for mean in means]).T
-                at = np.array(slips) + 0.006 * (i - 1.5)
-                axes.errorbar(at, middle, yerr=ends, marker="o", markersize=4, capsize=2, label=name, linewidth=1.4)
+                values = [_values(results, name, slip, column) for slip in slips]
+                by_slip.draw_means(axes, slips, values, 0.006 * (i - 1.5), marker="o", label=name, linewidth=1.4)
             if column == "excess_violation_occupancy":
                 axes.axhline(0.03, color="0.5", linewidth=0.8, linestyle="-.")
             axes.set_xlabel("slip probability")
@@ -230,9 +210,5 @@ def figure(results: Mapping[str, Any]) -> bytes:
 
 
 EXPERIMENT = Measured(
-    "the exact method on the gridworld as the dynamics slip more and more",
-    measure,
-    seconds,
-    table,
-    figure,
+    "the exact method on the gridworld as the dynamics slip more and more", measure, seconds, table, figure
 )

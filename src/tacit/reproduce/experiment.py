@@ -238,6 +238,8 @@ CONTROLS = {
     ),
     "bc": Row("bc"),
 }
+PAPER_BETAS = (1e-5, 1e-4, 1e-3, 1e-2)
+PRETRAINED = "with pre-training"
 ROBOTS = ("Ant", "HalfCheetah", "Swimmer", "Walker", "Pendulum")
 SHORT: dict[str, Any] = {"total_steps": 300_000, "eval_episodes": 40}
 """Budget for experiments that compare conditions instead of ranking methods: at most half the steps of `robots`."""
@@ -269,6 +271,11 @@ def with_budget(rows: Mapping[str, Row], budget: Settings) -> dict[str, Row]:
 def betas(values: Iterable[float], preset: str | None = None) -> dict[str, Row]:
     """Make one row per entropy weight."""
     return {f"beta {beta:g}": Row("mce", preset, {"beta": beta}) for beta in values}
+
+
+def with_and_without_pretraining(preset: str | None = None) -> dict[str, Row]:
+    epochs = {PRETRAINED: 20, "without": 0}
+    return {name: Row("mce", preset, {"pretrain_epochs": number}) for name, number in epochs.items()}
 
 
 def shortened(algo: str, env: str) -> dict[str, Any]:

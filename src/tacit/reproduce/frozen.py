@@ -344,11 +344,11 @@ def _both(results: Results, group: str, runs: Sequence[Record]) -> str:
 
 def figure(experiment: Experiment, results: Results) -> bytes:
     """Violating episodes above, return over the true cost's below: a column per group, a dot per seed."""
-    shown, done = with_runs(experiment, results)
+    groups, done = with_runs(experiment, results)
     with style():
-        drawing = new_figure(2.0 + 1.6 * len(shown), 1.2 + 0.4 * len(done))
-        panels = drawing.subplots(2, len(shown), sharey=True, squeeze=False)
-        for column, group in enumerate(shown):
+        drawing = new_figure(2.0 + 1.6 * len(groups), 1.2 + 0.4 * len(done))
+        panels = drawing.subplots(2, len(groups), sharey=True, squeeze=False)
+        for column, group in enumerate(groups):
             for place, row in enumerate(done):
                 runs = runs_of(results, group, row)
                 numbers = (violating(runs), over_true(results, group, runs))

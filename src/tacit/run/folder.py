@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "Run", "RunInUse", "in_use", "provenance", "run_name", "versions"]
 
 SCHEMA = 1
+HELD_OUT = "calibration.npz"
+"""Demonstrations that were held out of learning, for a threshold."""
 _KEPT_CHECKPOINTS = 2
 _LOGS = ("metrics.jsonl", "eval.jsonl")
 # What can change a result.
@@ -286,12 +288,10 @@ class Run:
 
     def demonstrations(self) -> Demonstrations:
         """The demonstrations of the run: the copy in the folder, or the file that it was started with."""
-        from tacit.demos import load
-
         recorded = self.config.get("demos") or {}
         for file in (self.path / "demos.npz", recorded.get("path")):
             if file is not None and Path(file).exists():
-                demos = load(file)
+                demos = _load_demos(file)
                 if demos.sha256 != recorded.get("sha256", demos.sha256):
                     raise UserError(f"{file} holds other demonstrations than {self.path} was started with")
                 return demos
@@ -300,6 +300,18 @@ class Run:
     def learned_from(self) -> Demonstrations:
         """The demonstrations that the run learned from, without those that the setting `demonstrations` leaves out."""
         return self.demonstrations().first(int(self.config["config"].get("demonstrations") or 0))
+
+    def held_out(self) -> Demonstrations:
+        """The demonstrations that the run has not learned from; UserError if there are none."""
+        if (self.path / HELD_OUT).exists():
+            return _load_demos(self.path / HELD_OUT)
+        used, whole = self.config["config"].get("demonstrations") or 0, self.demonstrations()
+        if 0 < used < len(whole):
+            return whole.subset(np.arange(used, len(whole)))
+        raise UserError(
+            f"{self.path} has learned from all of its demonstrations: give others with --demos FILE, or learn again "
+            "with --calibration N, which holds out N of them for the threshold"
+        )
 
     def write(self, name: str, obj: object) -> None:
         """Write a further JSON file of the folder, such as certificate.json."""
@@ -327,6 +339,12 @@ class Run:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Checks of what was read
+
+
+def _load_demos(file: str | os.PathLike[str]) -> Demonstrations:
+    from tacit.demos import load  # which needs this package
+
+    return load(file)
 
 
 def _sound_demos(demos: Any) -> bool:

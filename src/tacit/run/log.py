@@ -3,7 +3,7 @@
     import logging
     logging.basicConfig(level=logging.INFO)      # Python: see the messages; without it only warnings are shown
 
-The command line shows them on stderr (`shown`): warnings alone with -q, also what is read and written with -v.
+The command line shows them on stderr (`on_stderr`): warnings alone with -q, also what is read and written with -v.
 """
 
 from __future__ import annotations

@@ -99,12 +99,12 @@ def live(label: str, *, total: int | None = None, stream: TextIO | None = None) 
     """A function to call after every iteration with a text such as "kkt 1e-9". A `stream` gets it whatever happens."""
     terminal = raw(sys.stderr if stream is None else stream)
     if terminal.isatty() and (log.bars_wanted() or stream is not None):
-        shown = _rich(label, total, terminal)
+        bar = _rich(label, total, terminal)
     elif stream is None:
-        shown = _plain(label, total, log.logger.info)
+        bar = _plain(label, total, log.logger.info)
     else:
-        shown = _plain(label, total, partial(print, file=stream, flush=True))
-    with shown as update:
+        bar = _plain(label, total, partial(print, file=stream, flush=True))
+    with bar as update:
         yield lambda text, advance=1: update(clean(text), advance)
 
 
