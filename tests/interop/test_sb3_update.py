@@ -123,4 +123,4 @@ def test_one_update_is_that_of_sb3(monkeypatch: pytest.MonkeyPatch) -> None:
         new, *_ = update(before, start, batch, order, hyper, standardise="minibatch", relative=False, together=together)
         distance[together] = np.abs(flat(new) - flat(expected)).max() / moved
     assert distance[True] < 0.01  # SB3's deviation of the advantages has n - 1 in the denominator, ours n
-    assert distance[False] > 0.1
+    assert distance[False] > 0.1  # our default, each network clipped by itself, is another update
