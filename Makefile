@@ -43,7 +43,7 @@ test-extras:  ## what needs torch with Stable-Baselines3, Ray, W&B or rliable, i
 	.venv-extras/bin/python -m pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements/extras.lock
 	.venv-extras/bin/python -m pip --disable-pip-version-check $(EDITABLE)
 	.venv-extras/bin/python -c 'import ray, rliable.library, stable_baselines3, wandb'
-	.venv-extras/bin/python -m pytest tests/interop/test_sb3.py tests/test_rliable.py tests/sweep/test_sweep_ray.py tests/cost/test_cost_terms.py
+	.venv-extras/bin/python -m pytest tests/interop/test_sb3.py tests/interop/test_sb3_update.py tests/test_rliable.py tests/sweep/test_sweep_ray.py tests/cost/test_cost_terms.py
 	.venv-extras/bin/python -m pytest tests/test_docs.py tests/run/test_sinks.py -k "sb3 or wandb_offline"
 
 # What the classifiers in pyproject.toml claim.

@@ -4,7 +4,8 @@ Matched: steps and copies of a rollout, batch, epochs, learning rate, discount, 
 and entropy (in the loss), advantages standardised over a minibatch, bound of the gradient (of both networks together in
 `sb3_quality`; of each in `sb3_speed`, which is what our presets do), Adam and its epsilon, [64, 64] tanh networks apart
 for policy and value, orthogonal initialisation and its gains, initial deviation, actions in the units of the
-environment, time limits bootstrapped, no early stop; `VecNormalize` where ours normalises.
+environment, time limits bootstrapped, no early stop; `VecNormalize` where ours normalises. Given one rollout, networks
+and minibatches, both updates then take the same steps (`tests/interop/test_sb3_update.py`).
 
 Not matched, because one of the two has no such setting:
 
@@ -25,6 +26,31 @@ from tacit.forward.ppo import Config
 from tacit.policy import Policy
 
 PACKAGES = ("stable-baselines3", "torch")
+READ = (
+    *(
+        "total_steps",
+        "rollout_steps",
+        "batch_size",
+        "epochs",
+        "lr",
+        "gamma",
+        "gae_lambda",
+        "clip",
+        "beta",
+        "value_coef",
+    ),
+    *(
+        "max_grad_norm",
+        "adam_eps",
+        "hidden",
+        "log_std_init",
+        "normalize_obs",
+        "obs_clip",
+        "normalize_reward",
+        "reward_clip",
+    ),
+)
+"""Settings that SB3's learner is made from. Its runs stay valid while these stay the same."""
 
 
 def require() -> None:
