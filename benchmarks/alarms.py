@@ -9,6 +9,7 @@ is not made again. `--only` takes runs whose name contains every word, such as `
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 
 from tacit import Learned, learn
 from tacit.demos import Demonstrations, load, scripted_demonstrations, shipped
-from tacit.run import storage
+from tacit.run import provenance, storage
 
 DEMONSTRATIONS = 40
 BAD = 0.1
@@ -138,7 +139,7 @@ def row_of(case: Case, learned: Learned) -> dict[str, Any]:
         "p of the joint test": joint.get("p"),
         "terms": ["+".join(term.names) for term in getattr(learned.cost, "terms", ())],
         "steps": learned.summary.get("steps"),
-        "provenance": {name: learned.run.read("provenance.json").get(name) for name in ("commit", "versions")},
+        "commit": learned.run.read("provenance.json").get("commit"),
     }
 
 
@@ -163,11 +164,17 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/alarms"), help="folder of the runs")
     parser.add_argument("--out", type=Path, default=Path("results/bench-alarms.json"))
     options = parser.parse_args(arguments)
-    rows = storage.read_json(options.out)["runs"] if options.out.exists() else []
+    content: dict[str, Any] = {"provenance": [], "runs": []}
+    if options.out.exists():
+        content = storage.read_json(options.out)
+    rows = content["runs"]
+    origin = provenance("python -m benchmarks alarms " + " ".join(arguments))
     made = {(row["kind"], row["task"], row["seed"]) for row in rows}
     for case in cases():
         if all(word in str(case) for word in options.only) and (case.kind, case.task, case.seed) not in made:
             rows.append(row_of(case, case.run(options.runs)))
             print(f"{case}: {rows[-1]['violating episodes']['value']:.0%} {', '.join(rows[-1]['alarms'])}", flush=True)
-            storage.write_json(options.out, {"runs": rows})
+            if origin not in content["provenance"]:
+                content["provenance"].append(origin)
+            storage.write_json(options.out, content)
     report(rows)

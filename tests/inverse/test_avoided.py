@@ -45,7 +45,7 @@ def test_a_hole_that_demonstrators_go_round_is_found(share):
     assert np.hypot(*np.mean(found["box"], axis=1)) < 1.8  # its middle lies in the hole
     assert found["learner"]["low"] < share < found["learner"]["high"] + 0.1
     assert found["demonstrations"]["value"] < 0.1
-    assert 0.5 < found["auroc"]["low"] < found["auroc"]["value"] < found["auroc"]["high"] <= 1.0
+    assert 0.5 < found["auroc"]["low"] < found["auroc"]["value"] <= found["auroc"]["high"] <= 1.0
 
 
 def test_a_style_that_no_reward_seeker_shares_is_no_alarm():

@@ -148,13 +148,17 @@ def _joint(summary: Summary) -> list[Alarm]:
     value, least = auroc.get("value"), auroc.get("low")
     if not is_number(p) or p > JOINT or ours is None or theirs is None or not is_number(value) or not is_number(least):
         return []
-    ranges = dict(zip(test.get("inputs", ()), test.get("box", ()), strict=False))
-    where = " and ".join(f"{name} from {figures(low)} to {figures(high)}" for name, (low, high) in ranges.items())
     text = f"{percent(ours)} of the learned policy's episodes go where agents without constraint go and "
     text += f"demonstrators do not, {percent(theirs)} of held-out demonstrations (AUROC {figures(value)}, "
-    text += f"at least {figures(least)}). For example, {where}. The cost misses something that "
+    text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost misses something that "
     text += "demonstrators avoid. Watch a film. Name the inputs that can matter (--inputs), or use more demonstrations "
     return [Alarm("alarm", "joint test", text + "or total_steps.")]
+
+
+def box_in_words(test: Record) -> str:
+    """The box of a joint test."""
+    ranges = dict(zip(test.get("inputs", ()), test.get("box", ()), strict=False))
+    return " and ".join(f"{name} from {figures(low)} to {figures(high)}" for name, (low, high) in ranges.items())
 
 
 def _box(summary: Summary, strange: bool) -> list[Alarm]:
