@@ -87,6 +87,15 @@ def test_with_the_joint_test_notes_become_alarms(change, name):
     assert levels == {"joint test": "alarm", name: "alarm"}
 
 
+@pytest.mark.parametrize(("theirs", "raised"), [("xy", 0), ("xv", 1)])
+def test_inputs_that_differ_between_seeds_are_noted(theirs, raised):
+    summary, metrics = a_run()
+    others = [{"read": ["x", "y"]}, {"read": list(theirs)}, {"read": list(theirs)}, {}]
+    found = alarms({**summary, "read": ["x", "y"]}, metrics, others)
+    assert [one.name for one in found] == ["names differ between seeds"] * raised
+    assert [one.level for one in found] == ["note"] * raised
+
+
 def test_numbers_within_their_bounds_raise_nothing():
     good = {"agents_cost": 1.0, "held_out_cost": 0.3, "expert_cost": 0.1, "outside": 0.7, "p": 0.05}
     assert alarms(*a_run(**good, returns=[4.0] * 8 + [4.2] * 2)) == []

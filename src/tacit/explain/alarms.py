@@ -51,8 +51,8 @@ class Alarm:
         return f"Do not use this yet: {self.text}" if self.level == "alarm" else self.text
 
 
-def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
-    """All alarms and notes of a run, alarms first."""
+def alarms(summary: Summary, metrics: Sequence[Record], others: Sequence[Summary] = ()) -> list[Alarm]:
+    """All alarms and notes of a run, alarms first; `others` are summaries of the same with other seeds."""
     first, last = (metrics[0], metrics[-1]) if metrics else ({}, {})
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
     demos = table.get("demonstrations", {})
@@ -68,6 +68,7 @@ def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
         *strange,
         *_income(table.get("learned", {}), demos, strange=bool(strange)),
         *_box(summary, strange=bool(strange)),
+        *_names(summary, others, strange=bool(strange)),
     ]
     return sorted(raised, key=lambda one: one.level)
 
@@ -169,6 +170,17 @@ def _box(summary: Summary, strange: bool) -> list[Alarm]:
     text += "input. So it says hardly more than that range. If the rule is no limit on one input, collect more "
     text = text + "demonstrations."
     return [Alarm("alarm" if strange else "note", "only the range", text if strange else text[0].upper() + text[1:])]
+
+
+def _names(summary: Summary, others: Sequence[Summary], strange: bool) -> list[Alarm]:
+    read, theirs = summary.get("read"), [other["read"] for other in others if other.get("read")]
+    differ = [one for one in theirs if one != read]
+    if not read or 2 * len(differ) <= len(theirs):
+        return []
+    text = f"{'the' if strange else 'The'} cost reads {', '.join(read)}, but {len(differ)} of {len(theirs)} runs with "
+    text += f"other seeds read other inputs, for example {', '.join(differ[0])}. So chance decides what is blamed. "
+    text += "Collect more demonstrations, or name the inputs that can matter (--inputs)."
+    return [Alarm("alarm" if strange else "note", "names differ between seeds", text)]
 
 
 def _income(learned: Record, demos: Record, strange: bool) -> list[Alarm]:

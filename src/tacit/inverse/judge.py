@@ -81,6 +81,8 @@ def judge(
         seen = expert.rows[:, : state.inputs.obs_size]
         tried = state.nominal[above, : state.inputs.obs_size]
         summary["outside"] = float(((tried < seen.min(axis=0)) | (tried > seen.max(axis=0))).any(axis=1).mean())
+    if cost.terms:
+        summary["read"] = sorted({name for term in cost.terms for name in term.names})
     if (joint := _joint_test(method, env, config, state, expert, seed)) is not None:
         summary["joint_test"] = joint
     summary |= cast(Summary, method.details(env, config, state, cost))

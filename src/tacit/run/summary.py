@@ -146,6 +146,8 @@ class Summary(TypedDict, total=False):
     """Detection quality of {"cost" | "map": ...} on several distributions of states."""
     threshold: Threshold
     joint_test: JointTest
+    read: list[str]
+    """Inputs that a cost of terms reads."""
     agents_cost: float
     """Mean cost of a step of agents without constraint."""
     outside: float
