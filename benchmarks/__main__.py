@@ -1,7 +1,7 @@
 """python -m benchmarks [NAME ...]: all of ours, or the named one (arguments after the name go to it).
 
-`import-learning` takes minutes, `binding`, `suspects` and `methods` an hour and `engine` hours; those that compare with
-Stable-Baselines3 need `pip install '.[sb3]'` and hours. They run only by name.
+`import-learning` takes minutes, `alarms`, `binding`, `suspects` and `methods` an hour and `engine` hours; those that
+compare with Stable-Baselines3 need `pip install '.[sb3]'` and hours. They run only by name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,18 @@ import sys
 from importlib import import_module
 
 OURS = ("exact", "stepping", "ppo_speed", "traffic", "cost")
-NAMES = (*OURS, "imports", "import-learning", "methods", "engine", "binding", "suspects", "sb3-speed", "sb3-quality")
+NAMES = (
+    *OURS,
+    "imports",
+    "import-learning",
+    "methods",
+    "engine",
+    "binding",
+    "suspects",
+    "alarms",
+    "sb3-speed",
+    "sb3-quality",
+)
 
 if __name__ == "__main__":
     chosen, rest = sys.argv[1:2] or list(OURS), sys.argv[2:]

@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("forward", "agents that maximise a reward under a cost that is given"),
     (
         "inverse.state inverse.samples inverse.soft_thresholds inverse.features inverse.clone inverse.constraint_net "
-        "inverse.judge inverse.trainer inverse.loop",
+        "inverse.screen inverse.avoided inverse.judge inverse.trainer inverse.loop",
         "what the deep inverse methods share; it imports no method",
     ),
     ("inverse", "the inverse methods"),

@@ -43,7 +43,7 @@ from tacit.plots.video import Actor, check_drawing, checked, record_beside
 from tacit.policy import Policy, TablePolicy
 from tacit.presets import settings
 from tacit.run import Run, disk, log, storage
-from tacit.run.find import find_run
+from tacit.run.find import find_run, other_seeds
 from tacit.run.naming import OTHER_SEED
 from tacit.run.summary import Summary
 
@@ -225,7 +225,7 @@ class Learned:
     @property
     def alarms(self) -> list[Alarm]:
         """Reasons not to use the cost, and notes, from the run alone: no truth is needed. Empty if there are none."""
-        return alarms(cast(Summary, self.summary), self.run.metrics())
+        return alarms(cast(Summary, self.summary), self.run.metrics(), other_seeds(self.run))
 
     def explain(self, of: Literal["map", "cost"] | None = None) -> str:
         """What was learned and what the data leave open, in words: what `tacit explain` prints."""

@@ -27,6 +27,7 @@ import tyro
 from tacit import explain as explaining
 from tacit.commands import RunPath, open_run, print_json, require_finished
 from tacit.explain.alarms import alarms
+from tacit.run.find import other_seeds
 from tacit.run.summary import Summary
 
 Of = Annotated[Literal["map", "cost"] | None, tyro.conf.arg(metavar="{map,cost}")]
@@ -55,7 +56,7 @@ def explain(run: RunPath, /, *, of: Of = None, ensemble: int = 0, seed: int = 0,
     if json:
         return print_json({"run": opened.path, **explanation, "files": paths})
     print("\n".join(explaining.in_words(explanation)))
-    for one in alarms(cast(Summary, opened.read("summary.json")), opened.metrics()):
+    for one in alarms(cast(Summary, opened.read("summary.json")), opened.metrics(), other_seeds(opened)):
         print(f"\n{one.level}: {one}")
     pictures = [path for path in paths if path.suffix == ".png"]
     entries = explanation["pictures"] if explanation["kind"] == "features" else []

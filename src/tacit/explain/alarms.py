@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.envs.options import listed
 from tacit.metrics import figures, percent
 from tacit.run.summary import Record, Summary, as_mapping, is_number, value_of
 
@@ -26,6 +27,15 @@ BEGINNER = 0.1
 """Share of the demonstrators' return that a competent agent without constraint may lack at most."""
 STILL_ABOVE = 0.03
 """Share of the learner's steps that may be above the threshold, beyond that of the demonstrations."""
+STILL_RISING = 0.1
+"""Share of the demonstrators' return by which the learner's may rise in the last fifth of training."""
+JOINT = 0.002
+"""Significance level of the joint test (`tacit.inverse.avoided`)."""
+OVERFITTED = 0.45
+"""How much more a held-out demonstration may cost than a trained one, as a share of what agents without constraint
+cost."""
+ONLY_BOX = 0.95
+"""Share of the rejected states outside of the demonstrations' range, from which a cost says no more than that range."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +51,24 @@ class Alarm:
         return f"Do not use this yet: {self.text}" if self.level == "alarm" else self.text
 
 
-def alarms(summary: Summary, metrics: Sequence[Record]) -> list[Alarm]:
-    """All alarms and notes of a run, alarms first."""
+def alarms(summary: Summary, metrics: Sequence[Record], others: Sequence[Summary] = ()) -> list[Alarm]:
+    """All alarms and notes of a run, alarms first; `others` are summaries of the same with other seeds."""
     first, last = (metrics[0], metrics[-1]) if metrics else ({}, {})
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
     demos = table.get("demonstrations", {})
     if all(as_mapping(demos.get("return")).get(key) == 0 for key in ("value", "se")):
         demos = {}  # logs without rewards: what their demonstrators earn is not known
+    strange = _joint(summary)
     raised = [
         *_evidence(summary, last),
+        *_options(summary),
         *_competence(first, demos),
-        *_convergence(metrics),
-        *_income(table.get("learned", {}), demos),
+        *_convergence(metrics, demos),
+        *_held_out(summary, last),
+        *strange,
+        *_income(table.get("learned", {}), demos, strange=bool(strange)),
+        *_box(summary, strange=bool(strange)),
+        *_names(summary, others, strange=bool(strange)),
     ]
     return sorted(raised, key=lambda one: one.level)
 
@@ -73,6 +89,14 @@ def _evidence(summary: Summary, last: Record) -> list[Alarm]:
     return raised
 
 
+def _options(summary: Summary) -> list[Alarm]:
+    different = as_mapping(summary.get("other_options"))
+    if not different:
+        return []
+    text = f"the demonstrations were made with other options of the environment: {listed(different)}. They may keep "
+    return [Alarm("alarm", "another task", text + "another rule than the one here. Use demonstrations of this task.")]
+
+
 def _competence(first: Record, demos: Record) -> list[Alarm]:
     theirs = value_of(demos.get("return"))
     reached = [first.get(f"seekers/{name}_return") for name in ("nominal", "tempted")]
@@ -84,18 +108,82 @@ def _competence(first: Record, demos: Record) -> list[Alarm]:
     return [Alarm("alarm", "beginners", text + "tempted_steps and total_steps.")]
 
 
-def _convergence(metrics: Sequence[Record]) -> list[Alarm]:
-    names = "dual/learner_above", "dual/expert_above"
-    above = [[float(m[name]) for m in metrics[-3:] if is_number(m.get(name))] for name in names]
-    ours, theirs = (float(np.mean(side)) if side else 0.0 for side in above)
-    if ours <= theirs + STILL_ABOVE:
+def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
+    def mean(name: str, part: Sequence[Record]) -> float | None:
+        values = [float(m[name]) for m in part if is_number(m.get(name))]
+        return float(np.mean(values)) if values else None
+
+    ours, theirs = (mean(name, metrics[-3:]) or 0.0 for name in ("dual/learner_above", "dual/expert_above"))
+    if ours > theirs + STILL_ABOVE:
+        text = f"{percent(ours)} of the last learner's steps are above the cost's threshold, but only "
+        text += (
+            f"{percent(theirs)} of the demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
+        )
+        return [Alarm("alarm", "not converged", text)]
+    fifth, income = max(1, len(metrics) // 5), value_of(demos.get("return"))
+    before, after = (mean("rollout/ep_rew_mean", part) for part in (metrics[-2 * fifth : -fifth], metrics[-fifth:]))
+    if before is None or after is None or income is None or after - before <= STILL_RISING * abs(income):
         return []
-    text = f"{percent(ours)} of the last learner's steps are above the cost's threshold, but only {percent(theirs)} of "
-    text += "the demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
-    return [Alarm("alarm", "not converged", text)]
+    text = f"the return of the policy still rises, from {figures(before)} to {figures(after)} in the last fifth of "
+    return [Alarm("alarm", "not converged", text + "training. Use more total_steps.")]
 
 
-def _income(learned: Record, demos: Record) -> list[Alarm]:
+def _held_out(summary: Summary, last: Record) -> list[Alarm]:
+    agents, new, trained = summary.get("agents_cost"), last.get("dual/held_out_cost"), last.get("dual/expert_cost")
+    if not is_number(agents) or not is_number(new) or not is_number(trained) or agents <= 0:
+        return []
+    if new - trained <= OVERFITTED * agents:
+        return []
+    text = (
+        f"a step of a held-out demonstration costs {figures(new)}, one of a trained demonstration {figures(trained)} "
+    )
+    text += f"and one of an agent without constraint {figures(agents)}. So the cost knows its demonstrations, and "
+    text += "rejects others of the same kind. Collect more demonstrations, or name fewer inputs."
+    return [Alarm("alarm", "overfitted", text)]
+
+
+def _joint(summary: Summary) -> list[Alarm]:
+    test = as_mapping(summary.get("joint_test"))
+    ours, theirs = (value_of(test.get(name)) for name in ("learner", "demonstrations"))
+    p, auroc = test.get("p"), as_mapping(test.get("auroc"))
+    value, least = auroc.get("value"), auroc.get("low")
+    if not is_number(p) or p > JOINT or ours is None or theirs is None or not is_number(value) or not is_number(least):
+        return []
+    text = f"{percent(ours)} of the learned policy's episodes go where agents without constraint go and "
+    text += f"demonstrators do not, {percent(theirs)} of held-out demonstrations (AUROC {figures(value)}, "
+    text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost misses something that "
+    text += "demonstrators avoid. Watch a film. Name the inputs that can matter (--inputs), or use more demonstrations "
+    return [Alarm("alarm", "joint test", text + "or total_steps.")]
+
+
+def box_in_words(test: Record) -> str:
+    """The box of a joint test."""
+    ranges = dict(zip(test.get("inputs", ()), test.get("box", ()), strict=False))
+    return " and ".join(f"{name} from {figures(low)} to {figures(high)}" for name, (low, high) in ranges.items())
+
+
+def _box(summary: Summary, strange: bool) -> list[Alarm]:
+    outside = summary.get("outside")
+    if not is_number(outside) or outside < ONLY_BOX:
+        return []
+    text = f"{percent(outside)} of the states that the cost rejects lie outside of the demonstrations' range of some "
+    text += "input. So it says hardly more than that range. If the rule is no limit on one input, collect more "
+    text = text + "demonstrations."
+    return [Alarm("alarm" if strange else "note", "only the range", text if strange else text[0].upper() + text[1:])]
+
+
+def _names(summary: Summary, others: Sequence[Summary], strange: bool) -> list[Alarm]:
+    read, theirs = summary.get("read"), [other["read"] for other in others if other.get("read")]
+    differ = [one for one in theirs if one != read]
+    if not read or 2 * len(differ) <= len(theirs):
+        return []
+    text = f"{'the' if strange else 'The'} cost reads {', '.join(read)}, but {len(differ)} of {len(theirs)} runs with "
+    text += f"other seeds read other inputs, for example {', '.join(differ[0])}. So chance decides what is blamed. "
+    text += "Collect more demonstrations, or name the inputs that can matter (--inputs)."
+    return [Alarm("alarm" if strange else "note", "names differ between seeds", text)]
+
+
+def _income(learned: Record, demos: Record, strange: bool) -> list[Alarm]:
     ours, theirs = as_mapping(learned.get("discounted_return")), value_of(demos.get("discounted_return"))
     if theirs is None or not is_number(ours.get("low")) or not is_number(ours.get("high")):
         return []
@@ -105,7 +193,11 @@ def _income(learned: Record, demos: Record) -> list[Alarm]:
         text += "explain`, and use more total_steps."
         return [Alarm("alarm", "earns less", text)]
     if ours["low"] > theirs + GAINED * abs(theirs):
-        text = f"The learned policy earns {figures(ours['value'])} (discounted), the demonstrators {figures(theirs)}. "
+        text = f"{'the' if strange else 'The'} learned policy earns {figures(ours['value'])} (discounted), the "
+        text += f"demonstrators {figures(theirs)}. "
+        if strange:
+            text += "It does so where they do not go: perhaps by what they avoid. Watch a film of it."
+            return [Alarm("alarm", "earns more", text)]
         text += "They were not the best, or it found a way round what they avoid: watch a film of it."
         return [Alarm("note", "earns more", text)]
     return []

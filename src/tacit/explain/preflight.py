@@ -14,7 +14,8 @@ permuted. A feature's p-value is the share of permutations in which the largest 
 and Young), which bounds the probability of a single false alarm among all features.
 
 A region in a plane may show in no single feature. So pairs are compared, too: where does the agent go that no
-demonstrator goes (`tacit.explain.joint`)?
+demonstrator goes (`tacit.explain.joint`)? Boxes of two features that most of its episodes enter, and no held-out
+demonstration, say the same in words (`tacit.inverse.avoided`); finished runs are judged by them, too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from tacit.envs import registry
 from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
 from tacit.errors import UserError, listed
+from tacit.explain.alarms import JOINT, box_in_words
 from tacit.explain.joint import SIGNIFICANT, Apart, compare_jointly
+from tacit.inverse.avoided import joint_test
+from tacit.metrics import percent
+from tacit.run.summary import JointTest
 from tacit.run.terminal import live
 from tacit.stats import mean_interval
 
@@ -83,12 +88,15 @@ class Preflight:
     """Differences, the largest first; empty if only the demonstrations were checked."""
     apart: tuple[Apart, ...] = ()
     """Features and pairs of them, by the share of the agent's steps where demonstrators hardly ever are."""
+    joint_test: JointTest | None = None
+    """The box that most episodes of the agent enter and no demonstration does; see `tacit.inverse.avoided`."""
     returns: Mapping[str, Mapping[str, float]] | None = None
     """Returns, {"demonstrations" | "agent": {"value", "low", "high"}}."""
 
     @property
     def something_to_learn(self) -> bool:
-        return not self.differences or self.differences[0].p <= SIGNIFICANT or any(one.clear for one in self.apart)
+        known = not self.differences or self.differences[0].p <= SIGNIFICANT or any(one.clear for one in self.apart)
+        return known or _fires(self.joint_test)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "something_to_learn": self.something_to_learn}
@@ -189,6 +197,10 @@ def differences(
     return sorted(features, key=lambda difference: -difference.distance)
 
 
+def _fires(joint: JointTest | None) -> bool:
+    return joint is not None and joint["p"] <= JOINT
+
+
 def _rows(observations: Array) -> Array:
     return observations.reshape(len(observations), -1).astype(np.float64)
 
@@ -198,6 +210,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
     features = differences(demos, agent, names, np.random.default_rng([seed, 17]))
     theirs_rows, agent_rows = ([_rows(trajectory.observations) for trajectory in part] for part in (demos, agent))
     apart = compare_jointly(theirs_rows, agent_rows, names, np.random.default_rng([seed, 18]))
+    joint = joint_test(theirs_rows, agent_rows, names)
     theirs, earned = (mean_interval(part.returns) for part in (demos, agent))
     findings = [*about(demos), *about_suspects(demos)]
     differing = [one for one in features if one.p <= SIGNIFICANT]
@@ -210,7 +223,11 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
     if clear:
         words = f"in {clear[0]}, {clear[0].share:.0%} of the agent's steps lie where demonstrators hardly ever are"
         findings.append(Finding("good", words))
-    if not differing and not clear:
+    if joint is not None and _fires(joint):
+        words = f"{percent(joint['learner']['value'])} of the agent's episodes go where demonstrators do not, and "
+        words += f"{percent(joint['demonstrations']['value'])} of held-out demonstrations: for example, "
+        findings.append(Finding("good", words + box_in_words(joint)))
+    if not differing and not clear and not _fires(joint):
         words = "the unconstrained agent does not clearly differ from the demonstrations in any feature or pair of "
         words += "features: there is nothing to learn, or there are too few demonstrations to see it"
         if apart and apart[0].share > 0:
@@ -230,7 +247,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         words = f"the demonstrations earn about as much as the agent ({theirs.value:.4g}, it {earned.value:.4g})"
         findings.append(Finding("note", words))
     returns = {"demonstrations": theirs._asdict(), "agent": earned._asdict()}
-    return Preflight(tuple(findings), tuple(features), tuple(apart), returns)
+    return Preflight(tuple(findings), tuple(features), tuple(apart), joint, returns)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
 from tacit.cost.bounds import BOUNDARY, Bound, boundaries, threshold_error
+from tacit.demos import collect
 from tacit.envs.capabilities import Rule, capabilities
 from tacit.evaluate import demonstrated, evaluations
+from tacit.forward.collect import names_of
 from tacit.inverse import samples
+from tacit.inverse.avoided import joint_test
 from tacit.run import storage
-from tacit.run.summary import Boundary, Summary, Threshold
+from tacit.run.summary import Boundary, JointTest, Summary, Threshold
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -72,11 +75,40 @@ def judge(
         seed=seed,
     )
     summary["detection"] = {name: quality.judge(one, on, *levels[name], held) for name, one in costs.items()}
+    agents = cost.of_rows(state.nominal)
+    summary["agents_cost"], above = float(agents.mean()), agents > levels["cost"][0]
+    if above.any():
+        seen = expert.rows[:, : state.inputs.obs_size]
+        tried = state.nominal[above, : state.inputs.obs_size]
+        summary["outside"] = float(((tried < seen.min(axis=0)) | (tried > seen.max(axis=0))).any(axis=1).mean())
+    if cost.terms:
+        summary["read"] = sorted({name for term in cost.terms for name in term.names})
+    if (joint := _joint_test(method, env, config, state, expert, seed)) is not None:
+        summary["joint_test"] = joint
     summary |= cast(Summary, method.details(env, config, state, cost))
     rule = capabilities(env).rule
     if rule is not None and rule.is_bound:
         summary["threshold"] = _threshold(bounds, rule)
     return summary
+
+
+def _joint_test(
+    method: Method, env: VectorEnv, config: Any, state: State, expert: samples.Expert, seed: int
+) -> JointTest | None:
+    """The joint test of fresh episodes on the whole observation, whatever the cost reads. Objects in slots have no
+    order, so distances take the place of their entries."""
+    policy, inputs = method.policy_of(state), state.inputs
+    episodes = collect(env, policy, config.eval_episodes, seed=seed + 20_000)
+    learner = samples.of_demonstrations(episodes, policy.interface, inputs, config.at, expert.horizon)
+    names = (*names_of(env, policy.interface), *(one.name for one in inputs.derived))
+    chosen = inputs.columns if inputs.derived else range(inputs.obs_size)
+    columns = [column for column in chosen if column < inputs.first_action]
+
+    def trajectories(of: samples.Expert) -> list[NDArray[Any]]:
+        return np.split(of.rows[:, columns], np.cumsum(of.lengths)[:-1])
+
+    seekers = state.nominal[:, columns]
+    return joint_test(trajectories(expert), trajectories(learner), [names[column] for column in columns], seekers)
 
 
 def _threshold(bounds: list[Bound], truth: Rule) -> Threshold:

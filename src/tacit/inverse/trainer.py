@@ -26,6 +26,7 @@ from tacit.cost import CLIPPED_TOO_OFTEN, Inputs, LearnedCost
 from tacit.cost.calibration import HELD_OUT
 from tacit.demos import load
 from tacit.demos.data import FEW_DEMONSTRATIONS
+from tacit.envs.options import other_options
 from tacit.evaluate import copies_for
 from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
@@ -167,6 +168,9 @@ def train(
             summary = judge(method, test, demos, config, state, expert, cost, cost_map, seed, held_out)
     finally:
         test.close()
+    made_with = demos.card.get("env_kwargs") or {}
+    if demos.card.get("env") and (different := other_options(env_id, made_with, env_kwargs)):
+        summary["other_options"] = different
     spent = {} if method.map_of is None else {"map": mapped - started}
     spent["evaluation"] = time.perf_counter() - mapped
     run.log_eval({"steps": state.steps, **summary["table"]})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import UserError, did_you_mean, listed
 from tacit.run.folder import Run
+from tacit.run.summary import Summary
 
 RUNS = "runs"
 """The folder in which runs are made unless another is named."""
@@ -41,6 +43,23 @@ def find_run(name: str | os.PathLike[str], folder: str | os.PathLike[str] = RUNS
         raise UserError(f"{word} is the beginning of {len(fitting)} runs ({names}): give more of the name")
     hint = f"; {did_you_mean(word, [run.name for run in runs])}" if 0 < len(runs) <= _LISTED else ""
     raise UserError(f"there is no run folder {word}, and no run in {folder} begins so{hint or ': see `tacit runs`'}")
+
+
+def other_seeds(run: Run) -> list[Summary]:
+    """Summaries of the finished runs in the same folder that differ from this one in seed and demonstrations alone."""
+    found: list[Summary] = []
+    for folder in run_folders(run.path.parent):
+        try:
+            other = Run.open(folder)
+            if other.done and other.config["seed"] != run.config["seed"] and _settings(other) == _settings(run):
+                found.append(other.read("summary.json"))
+        except UserError:
+            continue  # a damaged folder says nothing about this run
+    return found
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {name: run.config.get(name) for name in ("algo", "env", "env_kwargs", "config")}
 
 
 def last_worked_on(path: Path) -> float:

@@ -84,6 +84,22 @@ class Detection(TypedDict):
     """What the threshold rejects of the demonstrations that were held out of learning."""
 
 
+class JointTest(TypedDict):
+    """Does the learned policy go where reward draws agents and no demonstrator goes? See `tacit.inverse.avoided`."""
+
+    inputs: list[str]
+    """The two inputs of the box that most of its episodes enter."""
+    box: list[list[float]]
+    """[low, high] of each of them."""
+    learner: Record
+    demonstrations: Record
+    """Share of held-out episodes that enter such a box: {"value", "low", "high", "n", "count"}."""
+    auroc: Record
+    """Of telling the one from the other by it: {"value", "low", "high"}."""
+    p: float
+    """p-value of the difference."""
+
+
 class Blame(TypedDict):
     """One feature's part in a proof that there is no solution."""
 
@@ -129,6 +145,15 @@ class Summary(TypedDict, total=False):
     detection: dict[str, Detection]
     """Detection quality of {"cost" | "map": ...} on several distributions of states."""
     threshold: Threshold
+    joint_test: JointTest
+    read: list[str]
+    """Inputs that a cost of terms reads."""
+    agents_cost: float
+    """Mean cost of a step of agents without constraint."""
+    outside: float
+    """Share of the rejected states of agents without constraint that lie outside of the demonstrations' range."""
+    other_options: Record
+    """Options with which the demonstrations were made, where this run has others."""
     diagnosis: Diagnosis
     """Diagnosis of an exact run without a solution."""
     forbidden: list[list[int]]
