@@ -61,9 +61,11 @@ RICH = 0.03
 MOST_EXPERT_ROWS = 20_000
 SEARCHES, SEARCH_EVERY, LAST_SEARCH = (0, 2, 5, 10), 10, 0.9
 """Inverse steps that look for other terms; later every so many, in this share of the run. The others only refit."""
-FIRST_PRICE, PRICE_STEP, PRICE_BACK, HIGHEST_PRICE = 1.0, 1.6, 1.25, 100.0
+FIRST_PRICE, PRICE_STEP, PRICE_BACK, HIGHEST_PRICE = 1.0, 1.6, 1.25, 20.0
 """The price at first, the factors by which it rises and falls, and its bound. It falls again, because a term that comes
 back raises it for as long as the learner has not learned to keep to it."""
+SPARED = 0.01
+"""Share of the learner's steps that may be above the threshold, beyond the demonstrations', before the price rises."""
 FALLS_MORE = 0.01
 """Ending an episode is priced if the learner spends more than twice as much time beyond the end, and so much more."""
 
@@ -229,10 +231,10 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
     # A clone that is still frozen does not answer to any price.
-    if number > 1 and charged > before.held_out_cost:
-        price = min(price * PRICE_STEP, HIGHEST_PRICE)
-    elif number > 1:
-        price = max(price / PRICE_BACK, FIRST_PRICE)
+    if number > 1:
+        trespasses = _above(before, data.learner[-LEARNER_ROWS:]) > _above(before, data.expert) + SPARED
+        dearer = charged > before.held_out_cost or trespasses
+        price = min(price * PRICE_STEP, HIGHEST_PRICE) if dearer else max(price / PRICE_BACK, FIRST_PRICE)
     learner = _costs(fitted, data.learner[-LEARNER_ROWS:])
     falls = phase.absorbed > 2.0 * expert.absorbed + FALLS_MORE
     state = replace(
@@ -321,6 +323,11 @@ def _costs(fitted: Fitted, x: Array) -> Array:
     for table in fitted.tables:
         total += terms.design(table.inputs, table.knots, x) @ table.values.ravel()
     return total
+
+
+def _above(fitted: Fitted, x: Array) -> float:
+    """Share of steps (n, d) above the threshold."""
+    return float((_costs(fitted, x) > fitted.threshold).mean()) if fitted.tables else 0.0
 
 
 def _rounded(table: Table) -> Table:
