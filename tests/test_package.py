@@ -168,15 +168,11 @@ def test_nothing_tells_people_to_install_somebody_elses_package() -> None:
     assert not found
 
 
-PYTHONS_PERCENT = {"inverse/trainer.py", "forward/references.py", "explain/preflight.py"}
-"""Files that do not yet use `metrics.percent`. Do not add to them."""
-
-
 def test_shares_are_written_in_one_way() -> None:
     """As `metrics.percent` does, "7 %", and not as Python does, "7%"."""
     package = ROOT / "src" / "tacit"
     files = [file for file in package.rglob("*.py") if re.search(r":\.\d%\}", file.read_text(encoding="utf-8"))]
-    assert {file.relative_to(package).as_posix() for file in files} <= PYTHONS_PERCENT
+    assert not files
 
 
 def test_the_classifiers_claim_what_the_workflow_runs() -> None:

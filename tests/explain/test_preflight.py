@@ -88,7 +88,7 @@ def test_about_demonstrations_alone():
     assert "doubt" in levels
     assert "only 1 of the 3" in texts
     # With n demonstrations, 5 % are without a behaviour that a share of 1 - 0.05^(1/n) shows.
-    assert "fewer than 63%" in texts
+    assert "fewer than 63.2 %" in texts
     assert {finding.level for finding in preflight.about(walks(rng, 20))} == {"good"}
     with pytest.raises(UserError, match="two demonstrations"):
         preflight.compare(one, walks(rng), NAMES)

@@ -113,7 +113,7 @@ def about(demos: Demonstrations) -> list[Finding]:
     level = "doubt" if n < FEW_DEMONSTRATIONS else "good"
     words = (
         f"{n} demonstration{'s' if n > 1 else ''} with {demos.n_steps} steps in all: behaviour of fewer than "
-        f"{missed:.0%} of the demonstrators may be missing by chance, and would look forbidden"
+        f"{percent(missed)} of the demonstrators may be missing by chance, and would look forbidden"
     )
     findings = [Finding(level, words)]
     distinct = len({trajectory.observations.tobytes() + trajectory.actions.tobytes() for trajectory in demos})
@@ -130,14 +130,12 @@ def about(demos: Demonstrations) -> list[Finding]:
         )
     rate = demos.summary()["violation_rate_episode"]
     if rate:
-        findings.append(
-            Finding(
-                "note", f"{rate:.0%} of them break the environment's own constraint; what they do counts as allowed"
-            )
-        )
+        words = f"{percent(rate)} of them break the environment's own constraint; what they do counts as allowed"
+        findings.append(Finding("note", words))
     ended = float(demos.terminated.mean())
     if 0 < ended < 1:
-        findings.append(Finding("note", f"{ended:.0%} of them end in a terminal state, the others at a time limit"))
+        words = f"{percent(ended)} of them end in a terminal state, the others at a time limit"
+        findings.append(Finding("note", words))
     return findings
 
 
@@ -221,7 +219,7 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         findings.append(Finding("good", words))
     clear = [one for one in apart if one.clear]
     if clear:
-        words = f"in {clear[0]}, {clear[0].share:.0%} of the agent's steps lie where demonstrators hardly ever are"
+        words = f"in {clear[0]}, {percent(clear[0].share)} of the agent's steps lie where demonstrators hardly ever are"
         findings.append(Finding("good", words))
     if joint is not None and _fires(joint):
         words = f"{percent(joint['learner']['value'])} of the agent's episodes go where demonstrators do not, and "
@@ -231,9 +229,8 @@ def compare(demos: Demonstrations, agent: Demonstrations, names: Sequence[str], 
         words = "the unconstrained agent does not clearly differ from the demonstrations in any feature or pair of "
         words += "features: there is nothing to learn, or there are too few demonstrations to see it"
         if apart and apart[0].share > 0:
-            words += (
-                f" (the largest difference is in {apart[0]}: {apart[0].share:.0%} of its steps, p = {apart[0].p:.2g})"
-            )
+            share = percent(apart[0].share)
+            words += f" (the largest difference is in {apart[0]}: {share} of its steps, p = {apart[0].p:.2g})"
         findings.append(Finding("doubt", words))
     if earned.high < theirs.low:
         words = f"the agent earns less than the demonstrations ({earned.value:.4g}, they {theirs.value:.4g}): "

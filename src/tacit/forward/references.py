@@ -22,6 +22,7 @@ from tacit.errors import UserError
 from tacit.evaluate import copies_for, demonstrated, evaluations
 from tacit.forward import agent, ppo_lagrangian
 from tacit.forward.collect import interface_of, make_vec
+from tacit.metrics import percent
 from tacit.policy import Policy
 from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
 from tacit.run.trainer import train as train_in_folder
@@ -158,6 +159,6 @@ def _progress_line(state: Any, metrics: Metrics) -> str:
     fps, mean_return = metrics.get("time/fps", np.nan), metrics.get("rollout/ep_rew_mean", np.nan)
     line = f"{state.steps:,} steps  {fps:,.0f}/s  return {mean_return:.4g}"
     violating = metrics.get("truth/violation_rate_episode", metrics.get("rollout/ep_violation_rate"))
-    line += "" if violating is None else f"  {violating:.0%} of episodes violate"
+    line += "" if violating is None else f"  {percent(violating)} of episodes violate"
     multiplier = metrics.get("train/multiplier")
     return line + ("" if multiplier is None else f"  multiplier {multiplier:.3g}")

@@ -32,6 +32,7 @@ from tacit.forward import agent
 from tacit.forward.collect import interface_of, make_vec
 from tacit.inverse import samples
 from tacit.inverse.judge import judge, save_samples
+from tacit.metrics import percent
 from tacit.policy import Interface, Policy
 from tacit.run import versions
 from tacit.run.trainer import Metrics, Saved, Training, naming_checkpoint
@@ -187,7 +188,7 @@ def _training(method: Method, env: VectorEnv, demos: Demonstrations, config: Any
             if metrics["dual/clipped"] > CLIPPED_TOO_OFTEN and not warned:
                 warned = True
                 warnings.warn(
-                    f"{metrics['dual/clipped']:.0%} of the learner's steps have a cost input beyond the clip of "
+                    f"{percent(metrics['dual/clipped'])} of the learner's steps have a cost input beyond the clip of "
                     f"{config.input_clip:g}: the cost cannot tell them apart; use squash, a larger input_clip, or "
                     "other inputs",
                     stacklevel=1,
@@ -216,7 +217,7 @@ def _progress_line(state: Any, metrics: Metrics) -> str:
     line += f"{metrics['dual/learner_cost']:.3g}, demonstrations {metrics['dual/expert_cost']:.3g}"
     gap, violating = metrics.get("dual/feature_gap"), metrics.get("truth/violation_rate_episode")
     line += "" if gap is None else f"  feature gap {gap:.3g}"
-    return line + ("" if violating is None else f"  (truth, not used: {violating:.0%} of episodes violate)")
+    return line + ("" if violating is None else f"  (truth, not used: {percent(violating)} of episodes violate)")
 
 
 def _warn_of(demos: Demonstrations) -> None:
