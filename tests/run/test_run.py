@@ -15,6 +15,7 @@ import pytest
 from tacit.algorithms import find
 from tacit.errors import UserError
 from tacit.run import Run, run_name, storage, versions
+from tacit.run.find import other_seeds
 
 SETTINGS = {
     "algo": "toy",
@@ -434,3 +435,23 @@ def test_the_same_process_cannot_enter_twice(tmp_path):
 def test_a_folder_may_move(tmp_path, uninterrupted):
     moved = Path(shutil.copytree(uninterrupted.path, tmp_path / "elsewhere"))
     assert Run.open(moved).read("summary.json") == uninterrupted.read("summary.json")
+
+
+def test_runs_with_other_seeds_are_found(tmp_path):
+    """Finished ones with the same settings, and no damaged folder."""
+
+    def made(seed, finished=True, **settings):
+        run = Run.start(tmp_path, algo="bc", env="x", env_kwargs={}, seed=seed, config=settings)
+        if finished:
+            with run:
+                run.write("summary.json", {"steps": seed})
+                run.finish({"steps": seed})
+        return run
+
+    mine = made(0)
+    made(1)
+    made(2, finished=False)
+    made(3, lr=0.1)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{", "utf-8")
+    assert [one["steps"] for one in other_seeds(mine)] == [1]

@@ -151,9 +151,9 @@ def _joint(summary: Summary) -> list[Alarm]:
         return []
     text = f"{percent(ours)} of the learned policy's episodes go where agents without constraint go and "
     text += f"demonstrators do not, {percent(theirs)} of held-out demonstrations (AUROC {figures(value)}, "
-    text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost misses something that "
-    text += "demonstrators avoid. Watch a film. Name the inputs that can matter (--inputs), or use more demonstrations "
-    return [Alarm("alarm", "joint test", text + "or total_steps.")]
+    text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost may miss what "
+    text += "demonstrators avoid, or the policy does not keep to it. Watch a film. Name the inputs that can matter "
+    return [Alarm("alarm", "joint test", text + "(--inputs), or use more demonstrations or total_steps.")]
 
 
 def box_in_words(test: Record) -> str:
