@@ -27,12 +27,15 @@ from tacit.inverse.terms import Single
 Array = NDArray[Any]
 MOST_CANDIDATES, LEAST_SHARE, MOST_PAID = 4, 0.01, 0.5
 """Number of candidates, the S that each must have alone, and what demonstrators may pay for it (`Single.paid`)."""
-TRESPASS = 0.1
-"""Trespass that counts, as a share of that of the agents that follow the reward."""
+TRESPASS, LEAST_TRESPASS = 0.1, 0.01
+"""Trespass that counts: this share of that of the agents that follow the reward, or this share of the steps if that is
+less. A learner that goes just beyond the edge trespasses little, and often breaks the rule."""
 FIRST_TRIAL, REST = 2, 2
 """The inverse step that lays the first term aside, and inverse steps between two changes."""
 LAST_TRIAL, LAST_RETURN = 0.75, 0.9
 """Shares of the run after which no term is laid aside, and after which none comes back."""
+FREE = 0.1
+"""What demonstrators pay for a term that is never laid aside: keeping it costs them nothing, and is the safe side."""
 MOST_TRIALS = 2
 """How often a term is laid aside. The second time is after others have come back."""
 
@@ -71,18 +74,18 @@ class Trials:
 
     def _returning(self, agents: Samples, learner: Array) -> Inputs | None:
         """The candidate aside on which the learner trespasses most, if that counts."""
-        shares = {inputs: trespass(Single(agents, inputs), learner) for inputs in self.aside}
-        back = max(shares, key=lambda inputs: shares[inputs], default=None)
-        return back if back is not None and shares[back] > TRESPASS else None
+        excesses = {inputs: excess(Single(agents, inputs), learner) for inputs in self.aside}
+        back = max(excesses, key=lambda inputs: excesses[inputs], default=None)
+        return back if back is not None and excesses[back] > 0 else None
 
     def _next(self, agents: Samples) -> Inputs | None:
         """The candidate to be laid aside next."""
         if len(self.in_force) < 2:
             return None
         left = [i for i in self.in_force if i != self.last and self.tried.count(i) < MOST_TRIALS]
-        # What demonstrators pay most for is the least likely to be what they mind.
-        order = {inputs: (-self.tried.count(inputs), Single(agents, inputs).paid) for inputs in left}
-        return max(left, key=lambda inputs: order[inputs], default=None)
+        singles = {inputs: Single(agents, inputs) for inputs in left}
+        order = {i: (-self.tried.count(i), _doubt(one)) for i, one in singles.items() if one.paid > FREE}
+        return max(order, key=lambda inputs: order[inputs], default=None)
 
     def to_array(self) -> Array:
         """(n, 3) rows: what it is, and the first and last input (or the number)."""
@@ -106,7 +109,7 @@ def begin(samples: Samples, tempted: Array) -> Trials:
     for inputs in terms.promising(samples):
         single = Single(samples, inputs)
         explains = single.fitted.share > LEAST_SHARE and single.paid <= MOST_PAID
-        if explains and trespass(single, tempted) > TRESPASS:
+        if explains and excess(single, tempted) > 0:
             shares[inputs] = single.fitted.share
     ranked = sorted(shares, key=lambda inputs: -shares[inputs])
     return Trials(tuple(inputs for inputs in ranked if not _part_of(inputs, ranked))[:MOST_CANDIDATES])
@@ -116,7 +119,12 @@ def _part_of(inputs: Inputs, others: Sequence[Inputs]) -> bool:
     return any(set(inputs) < set(other) for other in others)
 
 
-def trespass(single: Single, steps: Array) -> float:
-    """That of steps (n, d), as a share of that of the agents."""
+def _doubt(single: Single) -> float:
+    """What demonstrators pay for and what explains little is the least likely to be what they mind."""
+    return single.paid / max(single.fitted.share, 1e-9)
+
+
+def excess(single: Single, steps: Array) -> float:
+    """Trespass of steps (n, d) beyond what counts, as a share of that of the agents; negative if it does not count."""
     agents = single.agents_trespass
-    return single.trespass(steps) / agents if agents > 0 else 0.0
+    return (single.trespass(steps) - min(TRESPASS * agents, LEAST_TRESPASS)) / agents if agents > 0 else -1.0
