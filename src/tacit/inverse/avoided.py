@@ -78,10 +78,10 @@ def joint_test(
     results = []
     for cells in CELLS:
         grid = _Grid(rows, cells)
-        found = [[Candidate(0.0) for _ in range(splits.columns)] for _ in PULL]
+        chosen = [[Candidate(0.0) for _ in range(splits.columns)] for _ in PULL]
         for plane in grid.planes():
-            _search(grid, plane, whose, splits, found)
-        results += [_judged(candidates, splits, grid, names) for candidates in found]
+            _search(grid, plane, whose, splits, chosen)
+        results += [_judged(candidates, splits, grid, names) for candidates in chosen]
     best = min(results, key=lambda one: one["p"])
     return {**best, "p": min(1.0, len(results) * best["p"])}
 
@@ -145,8 +145,8 @@ class _Splits:
         return int(self.demos.shape[1])
 
 
-def _search(grid: _Grid, plane: tuple[int, int], whose: Array, splits: _Splits, found: list[list[Candidate]]) -> None:
-    """Go through all boxes of a plane, and keep in `found` what is better, for each PULL and each column of splits."""
+def _search(grid: _Grid, plane: tuple[int, int], whose: Array, splits: _Splits, chosen: list[list[Candidate]]) -> None:
+    """Go through all boxes of a plane, and keep in `chosen` what is better, for each PULL and each column of splits."""
     first, second = (grid.cells[:, j] for j in plane)
     size, low, high = grid.size, grid.low, grid.high
     n, kinds = splits.n_demos, splits.n_demos + splits.n_agent + 1
@@ -172,7 +172,7 @@ def _search(grid: _Grid, plane: tuple[int, int], whose: Array, splits: _Splits, 
         untouched = touches.sum(axis=1, keepdims=True) - touches @ splits.demos <= 0
         held = enters @ splits.agent
         share = np.where(untouched, (enters.sum(axis=1, keepdims=True) - held) / others, -1.0)
-        for pull, best in zip(PULL, found, strict=True):
+        for pull, best in zip(PULL, chosen, strict=True):
             scores = np.where((drawn >= pull * time)[boxes, None], share, -1.0)
             for column, i in enumerate(scores.argmax(axis=0)):
                 if scores[i, column] > best[column].score:
@@ -184,8 +184,8 @@ def _search(grid: _Grid, plane: tuple[int, int], whose: Array, splits: _Splits, 
                     )
 
 
-def _judged(found: list[Candidate], splits: _Splits, grid: _Grid, names: Sequence[str]) -> JointTest:
-    *parts, last = found
+def _judged(chosen: list[Candidate], splits: _Splits, grid: _Grid, names: Sequence[str]) -> JointTest:
+    *parts, last = chosen
     counts = [round(sum(getattr(one, kind) for one in parts) / SPLITS) for kind in ("agent", "demos")]
     sizes = splits.n_agent, splits.n_demos
     table = [[count, size - count] for count, size in zip(counts, sizes, strict=True)]
