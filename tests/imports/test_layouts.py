@@ -212,7 +212,7 @@ class Leaking(gym.Env):
         return np.ones(2), 0.0, False, False, {}
 
 
-def test_a_table_for_an_environment_that_cannot_be_replayed() -> None:
+def test_a_table_for_an_environment_that_cannot_be_replayed(cli: Any) -> None:
     gym.register("Leaking-v0", entry_point=Leaking, max_episode_steps=5)
     rows = [f"{k // 5};{k};{k % 5};{(k * 7) % 3};0.{k % 9}" for k in range(20)]
     Path("house.csv").write_text("\n".join(["day;minute;level;inflow;valve", *rows]))
@@ -227,6 +227,12 @@ def test_a_table_for_an_environment_that_cannot_be_replayed() -> None:
     by_limit = imports.read("house.csv", "Leaking-v0", columns=columns, rewards="none")
     by_day = imports.read("house.csv", "Leaking-v0", columns={**columns, "episode": "day"}, rewards="none")
     same(by_limit, by_day)
+    names = ("observations=level,inflow", "actions=valve")
+    words = cli("demos", "import", "house.csv", "--env", "Leaking-v0", "--rewards", "none", "--columns", *names)
+    assert words.status == 0
+    printed = " ".join(words.stdout.split())
+    for phrase in ("4 of 4 steps", "1 entry", "episode=NAME", "steps of Leaking-v0 cannot be replayed to check it"):
+        assert phrase in printed
 
 
 def test_a_table_without_known_names(nav: Demonstrations) -> None:

@@ -143,7 +143,10 @@ def _shift(reading: Reading, choices: Choices, target: Target | None, facts: Fac
             "--env: replaying tells"
         )
     else:
-        facts.shift = "0 (assumed: action t was taken in row t; with --env replaying tells)"
+        told = (
+            "with --env replaying tells" if target is None else f"steps of {target.id} cannot be replayed to check it"
+        )
+        facts.shift = f"0 (assumed: action t was taken in row t; {told})"
         return 0, False
     return shift, shift == 1 and (bool(reading.autoreset) or _resets_at_the_end(reading, shift, target))
 
