@@ -169,7 +169,7 @@ def test_doctor_says_how_to_get_what_is_missing(cli, monkeypatch):
     assert output.json()["extras"]["deep"]["install"].startswith("pip install 'tacit-icrl[deep]'")
     text = cli("doctor").stdout
     assert "scipy missing" in text
-    assert "pip install 'tacit-icrl[deep]'" in text
+    assert "pip install 'tacit-icrl[PART]'" in text
 
 
 # -- demos -------------------------------------------------------------------------------------------------------------

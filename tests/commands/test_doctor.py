@@ -69,8 +69,8 @@ def test_every_missing_extra_is_explained(installed, capsys):
     assert "tacit" not in {package for extra in found["extras"].values() for package in extra["missing"]}
     assert doctor.doctor() == 0
     printed = capsys.readouterr().out
-    for name in declared:
-        assert f"to get {name}: pip install 'tacit-icrl[{name}]'" in printed
+    assert printed.count("to get ") == 1, "one line for all parts"
+    assert "to get a part: pip install 'tacit-icrl[PART]' (in a clone: pip install '.[PART]')" in printed
 
 
 def test_the_same_without_a_clone(monkeypatch, tmp_path):

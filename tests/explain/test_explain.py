@@ -181,7 +181,7 @@ def test_a_new_threshold_makes_a_new_rule(deep_run, cli, tmp_path):
 def test_the_command_writes_everything(deep_run, cli):
     out = cli("explain", deep_run.path)
     assert out.status == 0
-    assert out.stdout.startswith("x < ")
+    assert out.stdout.startswith("forbidden: x < ")
     assert (deep_run.path / "explanation.png").read_bytes()[:4] == b"\x89PNG"
     svg = (deep_run.path / "explanation.svg").read_bytes()
     assert b"not known" in svg

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -186,6 +188,51 @@ def test_a_table_in_another_order(nav: Demonstrations) -> None:
         **{**nav.arrays(), "observations": nav.observations[:, order]}, card={"feature_names": names}
     )
     same(imports.read(foreign.table(Path("a.csv"), shuffled), NAV), nav)
+
+
+def test_columns_that_are_named_in_the_order_of_the_environment_get_its_names(nav: Demonstrations) -> None:
+    names = list(nav.card["feature_names"])
+    path = foreign.table(Path("a.csv"), replace(nav, card={**nav.card, "feature_names": ["east", *names[1:]]}))
+    same(imports.read(path, NAV, columns={"observations": ",".join(["east", *names[1:]])}), nav)
+    with pytest.raises(UserError, match="give its entries these names, in this order"):
+        imports.read(path, NAV, columns={"observations": ",".join([names[1], "east", *names[2:]])})
+
+
+class Leaking(gym.Env):
+    """Nobody can put it into a recorded state."""
+
+    observation_space = gym.spaces.Box(0, 9, (2,), np.float64)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.ones(2), {}
+
+    def step(self, action: Any) -> Any:
+        return np.ones(2), 0.0, False, False, {}
+
+
+def test_a_table_for_an_environment_that_cannot_be_replayed(cli: Any) -> None:
+    gym.register("Leaking-v0", entry_point=Leaking, max_episode_steps=5)
+    rows = [f"{k // 5};{k};{k % 5};{(k * 7) % 3};0.{k % 9}" for k in range(20)]
+    Path("house.csv").write_text("\n".join(["day;minute;level;inflow;valve", *rows]))
+    columns = {"observations": "level,inflow"}
+    with pytest.raises(UserError, match=r"which columns are its actions.*--columns actions=valve$"):
+        imports.read("house.csv", "Leaking-v0", columns=columns)
+    columns["actions"] = "valve"
+    with pytest.raises(UserError, match=r"Leaking-v0 cannot compute them.*get_state.*--rewards none"):
+        imports.read("house.csv", "Leaking-v0", columns=columns)
+    with pytest.raises(UserError, match=r"no environment is given.*\(--env\)"):
+        imports.read("house.csv", columns={**columns, "episode": "day"})
+    by_limit = imports.read("house.csv", "Leaking-v0", columns=columns, rewards="none")
+    by_day = imports.read("house.csv", "Leaking-v0", columns={**columns, "episode": "day"}, rewards="none")
+    same(by_limit, by_day)
+    names = ("observations=level,inflow", "actions=valve")
+    words = cli("demos", "import", "house.csv", "--env", "Leaking-v0", "--rewards", "none", "--columns", *names)
+    assert words.status == 0
+    printed = " ".join(words.stdout.split())
+    for phrase in ("4 of 4 steps", "1 entry", "episode=NAME", "steps of Leaking-v0 cannot be replayed to check it"):
+        assert phrase in printed
 
 
 def test_a_table_without_known_names(nav: Demonstrations) -> None:

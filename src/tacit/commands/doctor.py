@@ -237,9 +237,8 @@ def doctor(*, json: bool = False) -> int:
     print_table(table)
     if state["missing"]:
         print(f"to get what the core lacks: pip install {' '.join(state['missing'])}")
-    for name, extra in extras.items():
-        if extra["install"]:
-            print(f"to get {name}: {extra['install']}")
+    if any(extra["install"] for extra in extras.values()):
+        print(f"to get a part: {install_command('PART')}")
     for line in state["advice"]:
         print(f"advice: {line}")
     if state["unlocked"]:

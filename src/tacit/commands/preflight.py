@@ -93,4 +93,5 @@ def show(result: Preflight) -> None:
         print_table(table)
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)
-    print(f"{same} of {len(result.differences)} features do not differ" + (f"; {rest} are not listed" if rest else ""))
+    differ = "does not differ" if same == 1 else "do not differ"
+    print(f"{same} of {len(result.differences)} features {differ}" + (f"; {rest} are not listed" if rest else ""))

@@ -94,7 +94,10 @@ def _space_problems(demos: Demonstrations, name: str, space: gym.Space[Any]) -> 
 def _name_problems(demos: Demonstrations, names: Any) -> Iterator[str]:
     given = demos.card.get("feature_names")
     if names is not None and given is not None and tuple(names) != tuple(given):
-        yield f"the card's feature names are {list(given)}, the environment's are {list(names)}"
+        yield (
+            f"its feature names are {', '.join(given)}, the environment's are {', '.join(names)}: "
+            "give its entries these names, in this order"
+        )
 
 
 def _horizon_problems(demos: Demonstrations, horizon: int | None) -> Iterator[str]:

@@ -104,8 +104,8 @@ def _competence(first: Record, demos: Record) -> list[Alarm]:
     if theirs is None or not numbers or max(numbers) >= theirs - BEGINNER * abs(theirs):
         return []
     text = f"agents that follow the reward alone earn {figures(max(numbers))}, the demonstrators {figures(theirs)}. "
-    text += "They are not competent, so the cost may describe what a beginner does. Use more bootstrap_steps, "
-    return [Alarm("alarm", "beginners", text + "tempted_steps and total_steps.")]
+    text += "They are not competent, so the cost may describe what a beginner does. Use more --bootstrap-steps, "
+    return [Alarm("alarm", "beginners", text + "--tempted-steps and --total-steps.")]
 
 
 def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
@@ -117,7 +117,7 @@ def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
     if ours > theirs + STILL_ABOVE:
         text = f"{percent(ours)} of the last learner's steps are above the cost's threshold, but only "
         text += (
-            f"{percent(theirs)} of the demonstrated ones. It needs more steps, or cannot obey. Use more total_steps."
+            f"{percent(theirs)} of the demonstrated ones. It needs more steps, or cannot obey. Use more --total-steps."
         )
         return [Alarm("alarm", "not converged", text)]
     fifth, income = max(1, len(metrics) // 5), value_of(demos.get("return"))
@@ -125,7 +125,7 @@ def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
     if before is None or after is None or income is None or after - before <= STILL_RISING * abs(income):
         return []
     text = f"the return of the policy still rises, from {figures(before)} to {figures(after)} in the last fifth of "
-    return [Alarm("alarm", "not converged", text + "training. Use more total_steps.")]
+    return [Alarm("alarm", "not converged", text + "training. Use more --total-steps.")]
 
 
 def _held_out(summary: Summary, last: Record) -> list[Alarm]:
@@ -153,7 +153,7 @@ def _joint(summary: Summary) -> list[Alarm]:
     text += f"demonstrators do not, {percent(theirs)} of held-out demonstrations (AUROC {figures(value)}, "
     text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost may miss what "
     text += "demonstrators avoid, or the policy does not keep to it. Watch a film. Name the inputs that can matter "
-    return [Alarm("alarm", "joint test", text + "(--inputs), or use more demonstrations or total_steps.")]
+    return [Alarm("alarm", "joint test", text + "(--inputs), or use more demonstrations or --total-steps.")]
 
 
 def box_in_words(test: Record) -> str:
@@ -190,7 +190,7 @@ def _income(learned: Record, demos: Record, strange: bool) -> list[Alarm]:
     if ours["high"] < theirs - LOST * abs(theirs):
         text = f"the learned policy earns {figures(ours['value'])} (discounted), the demonstrators {figures(theirs)}. "
         text += "The cost forbids what they do, or training has not converged. Look at the pictures of `tacit "
-        text += "explain`, and use more total_steps."
+        text += "explain`, and use more --total-steps."
         return [Alarm("alarm", "earns less", text)]
     if ours["low"] > theirs + GAINED * abs(theirs):
         text = f"{'the' if strange else 'The'} learned policy earns {figures(ours['value'])} (discounted), the "

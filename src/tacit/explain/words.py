@@ -39,8 +39,9 @@ def cells_sentence(rule: str, unknown: str) -> str:
 
 def in_words(explanation: Explanation) -> list[str]:
     """The explanation, one line per fact."""
+    sentence = explanation["sentence"]
     lines = [
-        explanation["sentence"],
+        sentence if sentence.startswith("forbidden: ") else f"forbidden: {sentence}",
         "",
         f"The {CALLED[explanation['of']]} forbids states that cost more than {short(explanation['threshold'])}.",
         f"    {explanation['guarantee'] or NO_GUARANTEE}",

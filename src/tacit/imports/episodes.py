@@ -143,7 +143,10 @@ def _shift(reading: Reading, choices: Choices, target: Target | None, facts: Fac
             "--env: replaying tells"
         )
     else:
-        facts.shift = "0 (assumed: action t was taken in row t; with --env replaying tells)"
+        told = (
+            "with --env replaying tells" if target is None else f"steps of {target.id} cannot be replayed to check it"
+        )
+        facts.shift = f"0 (assumed: action t was taken in row t; {told})"
         return 0, False
     return shift, shift == 1 and (bool(reading.autoreset) or _resets_at_the_end(reading, shift, target))
 
@@ -278,7 +281,7 @@ def complete(parts: Sequence[Draft], choices: Choices, target: Target | None, fa
             text = f"the last action of {lost} episodes was dropped: where it led was not recorded"
             facts.last = f"{facts.last}; {text}" if facts.last else text
     ends = _ends(kept, words, choices, target, facts)
-    rewards = _rewards([draft for _, draft in kept], choices, target if trusted else None, facts)
+    rewards = _rewards([draft for _, draft in kept], choices, target, trusted, facts)
     costs = [draft.costs for _, draft in kept]
     use_costs = all(cost is not None and len(cost) == len(d.actions) for cost, (_, d) in zip(costs, kept, strict=True))
     return [
@@ -344,7 +347,9 @@ def _ends(
     return result
 
 
-def _rewards(parts: Sequence[Draft], choices: Choices, target: Target | None, facts: Facts) -> list[Array]:
+def _rewards(
+    parts: Sequence[Draft], choices: Choices, target: Target | None, trusted: bool, facts: Facts
+) -> list[Array]:
     """(T,) rewards of every episode."""
     recorded = [None if draft.rewards is None else np.ravel(draft.rewards).astype(np.float64) for draft in parts]
     per_step = all(r is not None and len(r) == len(d.actions) for r, d in zip(recorded, parts, strict=True))
@@ -359,12 +364,18 @@ def _rewards(parts: Sequence[Draft], choices: Choices, target: Target | None, fa
         facts.rewards = "as recorded" if mode == "step" else "differences of what was recorded, as chosen"
         rewards = [reward for reward in recorded if reward is not None]
         return rewards if mode == "step" else [np.diff(reward, prepend=0.0) for reward in rewards]
-    computed = None if target is None else _computed(parts, target)
+    computed = _computed(parts, target) if target is not None and trusted else None
     if mode == "env" or (mode == "sum" and choices.rewards is None and computed is not None):
         if computed is None:
+            missing = (
+                "no environment is given that could compute them (--env)"
+                if target is None
+                else f"{target.id} cannot compute them: it lacks get_state and set_state, or its steps are random, or "
+                "the file does not fit it"
+            )
             raise UserError(
-                f"{parts[0].where} has no rewards. An environment that can be replayed and fits (--env) computes them; "
-                "--rewards none writes zeros (learners do not read them, reports then lack returns)"
+                f"{parts[0].where} has no rewards, and {missing}. "
+                "--rewards none writes zeros: learners do not read them, reports then lack returns"
             )
         facts.rewards = "computed by the environment" + (" (the file has sums)" if mode == "sum" else "")
         return computed

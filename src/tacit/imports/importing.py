@@ -297,14 +297,14 @@ def _check_sizes(trajectories: Sequence[Trajectory]) -> None:
 
 
 def _with_names(demos: Demonstrations, target: Target) -> Demonstrations:
-    """Entries in the order of the environment's names, if they are the same; its names, if all are different."""
+    """Entries in the order of the environment's names, if they are the same; its names, if none has another place."""
     given, wanted = list(demos.card["feature_names"]), list(target.names or ())
     if given == wanted:
         return demos
     if sorted(given) == sorted(wanted):
         order = [given.index(name) for name in wanted]
         return replace(demos, observations=demos.observations[:, order], card={**demos.card, "feature_names": wanted})
-    if len(given) == len(wanted) and not set(given) & set(wanted):
+    if len(given) == len(wanted) and all(a == b or a not in wanted for a, b in zip(given, wanted, strict=True)):
         return replace(demos, card={**demos.card, "feature_names": wanted})
     return demos
 
@@ -333,7 +333,7 @@ def _rows(
     lengths, returns = demos.lengths, demos.returns
     rows = {
         "layout": "; ".join(layouts),
-        "episodes": f"{len(demos)} of {lengths.min()} to {lengths.max()} steps, {demos.n_steps} steps in all",
+        "episodes": f"{len(demos)} of {_span(lengths)} steps, {demos.n_steps} steps in all",
         "returns": f"{returns.min():.4g} to {returns.max():.4g}, mean {returns.mean():.4g}",
         "observations": _entries(demos.observations, demos.card.get("feature_names")),
         "actions": _entries(demos.actions, None),
@@ -358,7 +358,12 @@ def _entries(array: Any, names: Any) -> str:
         return f"whole numbers {array.min()} to {array.max()}"
     listed = "" if names is None else f": {', '.join(map(str, names[:8]))}{', ...' if len(names) > 8 else ''}"
     size = int(np.prod(array.shape[1:]))
-    return f"{size} entries ({array.dtype}), {array.min():.4g} to {array.max():.4g}{listed}"
+    entries = "1 entry" if size == 1 else f"{size} entries"
+    return f"{entries} ({array.dtype}), {array.min():.4g} to {array.max():.4g}{listed}"
+
+
+def _span(lengths: Any) -> str:
+    return str(lengths.min()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

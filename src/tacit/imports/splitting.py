@@ -104,7 +104,8 @@ def _spans(roles: dict[str, Array], where: str, choices: Choices) -> tuple[list[
         return _between([0, *jumps(roles["observations"]).tolist()], steps), "jumps", []
     limit = choices.horizon
     if limit is not None and steps > limit and steps % limit == 0 and rows == steps:
-        note = f"nothing marks the episodes: cut every {limit} steps, the environment's time limit"
+        note = f"nothing marks the episodes: cut every {limit} steps, the environment's time limit "
+        note += "(if a column numbers them: --columns episode=NAME)"
         return _between(range(0, steps, limit), steps), "the time limit", [note]
     breaks = jumps(roles["observations"][:steps])
     if len(breaks) and not choices.whole:

@@ -124,7 +124,7 @@ def _grouped(
         free = [name for name in names.get("left out", []) if plain(name) not in IGNORED] or list(arrays)
         half = max(1, len(free) // 2)
         example = f"observations={','.join(free[:half])} actions={','.join(free[half:] or free[-1:])}"
-        example = f"actions={','.join(free)}" if lacking == "actions" else example
+        example = f"actions={free[-1]}" if lacking == "actions" else example
         raise UserError(
             f"{path} does not say which columns are its {lacking}; it has {listed(arrays, 20)}. "
             f"Say which, for instance --columns {example}"

@@ -31,7 +31,7 @@ export function legend({ top, isCost, isRule, marks, shown }, truth) {
   const made = [];
   if (shown) {
     made.push(element("span", {}, "0", element("span", { className: `ramp ${isCost ? "cost" : "visits"}` }),
-      isRule ? "forbidden, if the rule is as small as it can be" : isCost ? `${number(top)} reward a visit` : `${number(top)} visits per episode; faint is rare`));
+      isRule ? "forbidden, if the rule is as small as it can be" : isCost ? `${number(top)} per visit, in units of reward` : `${number(top)} visits per episode; faint is rare`));
   }
   if (isCost && marks.unsure) made.push(element("span", {}, element("span", { className: "key unsure" }, element("span", { className: "mark" })), `${isRule ? "nobody went there: not known" : "not known yet"} (${marks.unsure})`));
   if (isCost && marks.never) made.push(element("span", {}, element("span", { className: "key never" }, element("span", { className: "mark" })), `never knowable (${marks.never})`));
@@ -112,13 +112,13 @@ function inWords(scene, result, marks) {
   const dear = costs.filter((value) => value > 0.05 * top).length;
   const at = result.cost.flatMap((row, r) => row.map((value, c) => [value ?? -1, r, c])).sort((a, b) => b[0] - a[0])[0];
   const open = marks.unsure + marks.never;
-  const rest = open ? ` Of ${costs.length} cells, ${open} cannot be judged.` : "";
+  const rest = open ? ` Of ${costs.length} cells, ${open} ${open === 1 ? "is" : "are"} not known.` : "";
   return `${from}${dear} cell${dear === 1 ? "" : "s"} must cost something; the highest cost (row ${at[1]}, column ${at[2]}) is worth ${number(top)} steps.${rest}`;
 }
 
 /** How the answer compares with what was hidden. */
 export function comparison({ agents, quality, constrained }) {
-  const percent = (value) => (value === null ? "–" : value === 0 ? "0 %" : `${(100 * value).toPrecision(3)} %`);
+  const percent = (value) => (value === null ? "–" : value === 0 ? "0 %" : value < 1 && value >= 0.9995 ? "over 99.9 %" : `${(100 * value).toPrecision(3)} %`);
   const rows = [["expert", "expert"], ["unconstrained", "without constraint"], ["learned", "learned constraint"]].filter(([name]) => agents[name]);
   const parts = [
     element("h3", { textContent: "Compared with the truth" }),
