@@ -98,6 +98,13 @@ def test_a_term_is_tried_at_most_so_often(samples, both):
     assert Trials().after(samples, samples.expert, 9, 0.5) == Trials(), "nothing to try"
 
 
+def test_only_the_more_doubtful_term_gets_a_second_trial(samples, both):
+    sure, doubtful = sorted(both.candidates, key=lambda inputs: Single(samples, inputs).paid)
+    tried = replace(both, tried=both.candidates)
+    assert replace(tried, last=sure).after(samples, samples.expert, 9, 0.4).aside == (doubtful,)
+    assert replace(tried, last=doubtful).after(samples, samples.expert, 9, 0.4).aside == ()
+
+
 INPUTS = st.lists(st.integers(0, 99), min_size=1, max_size=2, unique=True).map(lambda x: tuple(sorted(x)))
 MANY = st.lists(INPUTS, max_size=4).map(tuple)
 

@@ -32,12 +32,14 @@ TRESPASS, LEAST_TRESPASS = 0.1, 0.01
 less. A learner that goes just beyond the edge trespasses little, and often breaks the rule."""
 FIRST_TRIAL, REST = 2, 2
 """The inverse step that lays the first term aside, and inverse steps between two changes."""
-LAST_TRIAL, LAST_RETURN = 0.75, 0.9
-"""Shares of the run after which no term is laid aside, and after which none comes back."""
+LAST_TRIAL, LAST_RETURN = 0.55, 0.9
+"""Shares of the run after which no term is laid aside, and after which none comes back. It may take a learner a fifth
+of the run until it trespasses."""
 FREE = 0.1
 """What demonstrators pay for a term that is never laid aside: keeping it costs them nothing, and is the safe side."""
 MOST_TRIALS = 2
-"""How often a term is laid aside. The second time is after others have come back."""
+"""How often a term is laid aside. The second time only if a less doubtful one has come back: the first trial was
+perhaps too early, before the learner had learned to keep to what it needs."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,16 @@ class Trials:
         """The candidate to be laid aside next."""
         if len(self.in_force) < 2:
             return None
-        left = [i for i in self.in_force if i != self.last and self.tried.count(i) < MOST_TRIALS]
-        singles = {inputs: Single(agents, inputs) for inputs in left}
-        order = {i: (-self.tried.count(i), _doubt(one)) for i, one in singles.items() if one.paid > FREE}
-        return max(order, key=lambda inputs: order[inputs], default=None)
+        doubts = {inputs: _doubt(Single(agents, inputs)) for inputs in self.in_force}
+
+        def may_be_tried(inputs: Inputs) -> bool:
+            if inputs == self.last or doubts[inputs] == 0.0:
+                return False
+            again = self.last is not None and doubts.get(self.last, 0.0) < doubts[inputs]
+            return self.tried.count(inputs) < (MOST_TRIALS if again else 1)
+
+        left = [inputs for inputs in self.in_force if may_be_tried(inputs)]
+        return max(left, key=lambda inputs: (-self.tried.count(inputs), doubts[inputs]), default=None)
 
     def to_array(self) -> Array:
         """(n, 3) rows: what it is, and the first and last input (or the number)."""
@@ -120,8 +128,8 @@ def _part_of(inputs: Inputs, others: Sequence[Inputs]) -> bool:
 
 
 def _doubt(single: Single) -> float:
-    """What demonstrators pay for and what explains little is the least likely to be what they mind."""
-    return single.paid / max(single.fitted.share, 1e-9)
+    """What demonstrators pay for and what explains little is the least likely to be what they mind; 0: beyond doubt."""
+    return single.paid / max(single.fitted.share, 1e-9) if single.paid > FREE else 0.0
 
 
 def excess(single: Single, steps: Array) -> float:
