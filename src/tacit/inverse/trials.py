@@ -13,6 +13,8 @@ the others nothing draws the learner there, so that it would say nothing.
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,7 +78,7 @@ class Trials:
 
     def _returning(self, agents: Samples, learner: Array) -> Inputs | None:
         """The candidate aside on which the learner trespasses most, if that counts."""
-        excesses = {inputs: excess(Single(agents, inputs), learner) for inputs in self.aside}
+        excesses = {inputs: excess(single_of(agents, inputs), learner) for inputs in self.aside}
         back = max(excesses, key=lambda inputs: excesses[inputs], default=None)
         return back if back is not None and excesses[back] > 0 else None
 
@@ -84,7 +86,7 @@ class Trials:
         """The candidate to be laid aside next."""
         if len(self.in_force) < 2:
             return None
-        doubts = {inputs: _doubt(Single(agents, inputs)) for inputs in self.in_force}
+        doubts = {inputs: _doubt(single_of(agents, inputs)) for inputs in self.in_force}
 
         def may_be_tried(inputs: Inputs) -> bool:
             if inputs == self.last or doubts[inputs] == 0.0:
@@ -125,6 +127,21 @@ def begin(samples: Samples, tempted: Array) -> Trials:
 
 def _part_of(inputs: Inputs, others: Sequence[Inputs]) -> bool:
     return any(set(inputs) < set(other) for other in others)
+
+
+def single_of(samples: Samples, inputs: Inputs) -> Single:
+    """`Single`, remembered: every inverse step asks for the same ones, because the agents stay the same."""
+    arrays = (samples.expert, samples.folds, samples.learner, samples.weight)
+    key = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).digest(), inputs
+    if key not in _REMEMBERED:
+        _REMEMBERED[key] = Single(samples, inputs)
+        while len(_REMEMBERED) > MOST_REMEMBERED:
+            _REMEMBERED.popitem(last=False)
+    return _REMEMBERED[key]
+
+
+_REMEMBERED: OrderedDict[tuple[bytes, Inputs], Single] = OrderedDict()
+MOST_REMEMBERED = 8
 
 
 def _doubt(single: Single) -> float:
