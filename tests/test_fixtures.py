@@ -111,7 +111,10 @@ def test_an_interrupted_run_is_resumed_as_if_nobody_had_interrupted_it(name: str
     assert opened.done
     (resumed,) = opened.read("provenance.json")["resumed"]
     assert resumed["step"] == 2
-    found = difference(numbers(path, None), EXPECTED["interrupted"][name])
+    resumed_numbers, stored = numbers(path, None), EXPECTED["interrupted"][name]
+    # Summaries say more since then; nothing that they said is gone.
+    resumed_numbers["summary"] = {key: resumed_numbers["summary"][key] for key in stored["summary"]}
+    found = difference(resumed_numbers, stored)
     assert found is None, found
 
 

@@ -361,7 +361,7 @@ def _print(demos: Demonstrations, file: str, json: bool) -> None:
     values = {key: card[key] for key in PRINTED if card.get(key) is not None}
     texts = {key: json_module.dumps(v) if isinstance(v, dict | list) else v for key, v in values.items()}
     for key, value in card["statistics"].items():
-        texts[key.replace("_", " ")] = percent(value) if "rate" in key.split("_") else value
+        texts[key.replace("_", " ")] = percent(value) if "rate" in key.split("_") and value is not None else value
     facts(texts)
 
 
