@@ -27,8 +27,8 @@ from tacit.inverse.screen import Inputs, Samples
 from tacit.inverse.terms import Single
 
 Array = NDArray[Any]
-MOST_CANDIDATES, LEAST_SHARE, MOST_PAID = 4, 0.01, 0.5
-"""Number of candidates, the S that each must have alone, and what demonstrators may pay for it (`Single.paid`)."""
+MOST_CANDIDATES, LEAST_SHARE = 4, 0.01
+"""Number of candidates, and the S that each must have alone."""
 TRESPASS, LEAST_TRESPASS = 0.1, 0.01
 """Trespass that counts: this share of that of the agents that follow the reward, or this share of the steps if that is
 less. A learner that goes just beyond the edge trespasses little, and often breaks the rule."""
@@ -118,7 +118,7 @@ def begin(samples: Samples, tempted: Array) -> Trials:
     shares = {}
     for inputs in terms.promising(samples):
         single = Single(samples, inputs)
-        explains = single.fitted.share > LEAST_SHARE and single.paid <= MOST_PAID
+        explains = single.fitted.share > LEAST_SHARE and single.paid <= terms.MOST_PAID
         if explains and excess(single, tempted) > 0:
             shares[inputs] = single.fitted.share
     ranked = sorted(shares, key=lambda inputs: -shares[inputs])
