@@ -42,11 +42,14 @@ LAYERS: tuple[tuple[str, str], ...] = (
         "names and settings; an algorithm's module is imported when somebody asks for its name",
     ),
     ("forward.evaluate_exact evaluate", "one protocol for every agent"),
-    ("cost.card cost.calibration cost.quality", "a run's cost: its card, threshold and quality; it knows no algorithm"),
+    (
+        "cost.card cost.calibration cost.quality cost.avoided",
+        "a run's cost: its card, threshold and quality; it knows no algorithm",
+    ),
     ("forward", "agents that maximise a reward under a cost that is given"),
     (
         "inverse.state inverse.samples inverse.soft_thresholds inverse.features inverse.clone inverse.constraint_net "
-        "inverse.screen inverse.avoided inverse.judge inverse.trainer inverse.loop",
+        "inverse.screen inverse.judge inverse.trainer inverse.loop",
         "what the deep inverse methods share; it imports no method",
     ),
     ("inverse", "the inverse methods"),

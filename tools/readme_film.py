@@ -21,6 +21,7 @@ from matplotlib import colormaps
 from PIL import Image, ImageDraw, ImageFont
 
 import tacit
+from tacit.cost.terms import first_knots
 from tacit.demos import Demonstrations, scripted_demonstrations
 from tacit.envs.nav import HALF_WIDTH, Nav
 from tacit.inverse import screen, terms
@@ -91,7 +92,7 @@ def cost_map(learned: tacit.Learned, demos: Demonstrations, n: int) -> np.ndarra
     agents = load_arrays(learned.path / "samples.safetensors")[0]["nominal"].astype(np.float64)
     weight = np.full(len(agents), 1 / len(agents))
     samples = screen.Samples(expert, folds, agents, weight, config["expert_square"], config["learner_square"])
-    knots = tuple(screen.first_knots(expert[:, j], agents[:, j], terms.KNOTS[2]) for j in (0, 1))
+    knots = tuple(first_knots(expert[:, j], agents[:, j], terms.KNOTS[2]) for j in (0, 1))
     table: Any = ((0, 1), knots)
     for _ in range(3):
         fits = [terms.Problem(samples, [table]).fit(smoothness)[1] for smoothness in terms.SMOOTHNESS]

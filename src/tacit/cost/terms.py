@@ -136,3 +136,22 @@ def from_arrays(arrays: Mapping[str, Array], names: Any, columns: Mapping[str, i
             raise damaged
         terms.append(Term(tuple(one), tuple(columns[name] for name in one), knots, values))
     return tuple(terms)
+
+
+def first_knots(expert: Array, learner: Array, n: int) -> Array:
+    """At most n knots of an input: all of its values if they are so few, else where the data are and evenly between."""
+    both = np.concatenate([expert, learner])
+    values = np.unique(both)
+    if len(values) <= n:
+        return values
+    grid = np.linspace(values[0], values[-1], 2001)
+    low, high = np.quantile(both, [0.005, 0.995])
+    if not low < high:
+        low, high = values[0], values[-1]
+    of_expert, of_learner = (np.searchsorted(np.sort(x), grid, side="right") / len(x) for x in (expert, learner))
+    evenly = np.clip((grid - low) / (high - low), 0.0, 1.0)
+    rank = (of_expert + of_learner + 2.0 * evenly) / 4.0 + 1e-9 * np.arange(len(grid))
+    knots = np.interp(np.linspace(rank[0], rank[-1], n), rank, grid)
+    knots[0], knots[-1] = values[0], values[-1]
+    # As float32, which costs are saved in, two of them may be the same.
+    return np.unique(knots.astype(np.float32)).astype(np.float64)

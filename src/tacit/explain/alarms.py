@@ -30,10 +30,13 @@ STILL_ABOVE = 0.03
 STILL_RISING = 0.1
 """Share of the demonstrators' return by which the learner's may rise in the last fifth of training."""
 JOINT = 0.002
-"""Significance level of the joint test (`tacit.inverse.avoided`)."""
+"""Significance level of the joint test (`tacit.cost.avoided`)."""
 OVERFITTED = 0.45
 """How much more a held-out demonstration may cost than a trained one, as a share of what agents without constraint
 cost."""
+DISOBEYED, UNKNOWN = 0.02, 0.05
+"""Share of a fresh agent's episodes with a forbidden step, beyond the demonstrations' and even at the lower end of its
+interval; and share of its steps on unknown ground."""
 ONLY_BOX = 0.95
 """Share of the rejected states outside of the demonstrations' range, from which a cost says no more than that range."""
 
@@ -64,6 +67,7 @@ def alarms(summary: Summary, metrics: Sequence[Record], others: Sequence[Summary
         *_options(summary),
         *_competence(first, demos),
         *_convergence(metrics, demos),
+        *_obedience(summary),
         *_held_out(summary, last),
         *strange,
         *_income(table.get("learned", {}), demos, strange=bool(strange)),
@@ -126,6 +130,24 @@ def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
         return []
     text = f"the return of the policy still rises, from {figures(before)} to {figures(after)} in the last fifth of "
     return [Alarm("alarm", "not converged", text + "training. Use more --total-steps.")]
+
+
+def _obedience(summary: Summary) -> list[Alarm]:
+    """For a fresh agent with a frozen cost."""
+    found = as_mapping(summary.get("obedience"))
+    above, theirs = as_mapping(found.get("above")), value_of(found.get("demonstrations")) or 0.0
+    rate, least, unknown = above.get("value"), above.get("low"), found.get("unknown")
+    raised = []
+    if is_number(rate) and is_number(least) and least > theirs + DISOBEYED:
+        text = f"{percent(rate)} of its episodes have a step that the cost forbids"
+        text += f" ({percent(theirs)} of the demonstrations)" if found.get("demonstrations") else ""
+        text += ". The agent does not keep to the cost. Use more --steps."
+        raised.append(Alarm("alarm", "not obeyed", text))
+    if is_number(unknown) and unknown > UNKNOWN:
+        text = f"{percent(unknown)} of its steps lie well outside of everything that the run of the cost has seen. "
+        text += "The cost knows nothing there. Use --as set, which forbids the unknown."
+        raised.append(Alarm("alarm", "unknown ground", text))
+    return raised
 
 
 def _held_out(summary: Summary, last: Record) -> list[Alarm]:

@@ -171,7 +171,7 @@ def _interval(entry: object, share: bool = False) -> str:
 def doubts(summary: Summary, metrics: Sequence[Record] = (), explanation: object = None) -> list[str]:
     """Reasons not to trust the result, one sentence each."""
     table = {name: as_mapping(row) for name, row in as_mapping(summary.get("table")).items()}
-    if "demonstrations" not in table and "boundaries" not in summary:
+    if "demonstrations" not in table and "boundaries" not in summary and "obedience" not in summary:
         return []
     return [
         *map(str, alarms(summary, metrics)),

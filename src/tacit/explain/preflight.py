@@ -15,7 +15,7 @@ and Young), which bounds the probability of a single false alarm among all featu
 
 A region in a plane may show in no single feature. So pairs are compared, too: where does the agent go that no
 demonstrator goes (`tacit.explain.joint`)? Boxes of two features that most of its episodes enter, and no held-out
-demonstration, say the same in words (`tacit.inverse.avoided`); finished runs are judged by them, too.
+demonstration, say the same in words (`tacit.cost.avoided`); finished runs are judged by them, too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.algorithms import find
+from tacit.cost.avoided import joint_test
 from tacit.demos import collect, expert_policy, sample_demonstrations, suspects
 from tacit.demos.data import FEW_DEMONSTRATIONS, Demonstrations
 from tacit.envs import registry
@@ -36,7 +37,6 @@ from tacit.envs.registry import make_vec
 from tacit.errors import UserError, listed
 from tacit.explain.alarms import JOINT, box_in_words
 from tacit.explain.joint import SIGNIFICANT, Apart, compare_jointly
-from tacit.inverse.avoided import joint_test
 from tacit.metrics import percent
 from tacit.run.summary import JointTest
 from tacit.run.terminal import live
@@ -89,7 +89,7 @@ class Preflight:
     apart: tuple[Apart, ...] = ()
     """Features and pairs of them, by the share of the agent's steps where demonstrators hardly ever are."""
     joint_test: JointTest | None = None
-    """The box that most episodes of the agent enter and no demonstration does; see `tacit.inverse.avoided`."""
+    """The box that most episodes of the agent enter and no demonstration does; see `tacit.cost.avoided`."""
     returns: Mapping[str, Mapping[str, float]] | None = None
     """Returns, {"demonstrations" | "agent": {"value", "low", "high"}}."""
 

@@ -46,6 +46,8 @@ from tacit.envs.fitted_cost import Judge, Limits, highest, limits, seen_of
 from tacit.errors import UserError
 from tacit.forward import agent, ppo_lagrangian, references
 from tacit.forward.collect import MADE_UP, interface_of, make_vec, names_of
+from tacit.forward.obedience import obedience
+from tacit.policy import Policy
 from tacit.run import Run, storage
 
 Array = NDArray[Any]
@@ -53,6 +55,8 @@ Cost = LearnedCost | TableCost
 MODEL = "frozen"
 SAMPLES = "samples.safetensors"
 """What the learner of a run tried; a run without a learner (`box`) has none."""
+SEEKERS = "seekers.safetensors"
+"""What agents without constraint did, from the run of the cost; for the joint test."""
 LABEL = "fresh agent"
 
 
@@ -254,10 +258,14 @@ def bring(run: Run, config: Config) -> None:
     """Copy the cost into the run folder, because the settings do not keep the path of its source."""
     if _copy_of(run).exists() or config.sha256:
         return
-    cost, _, demos = prepare(Run.open(config.cost), run.config["env"], run.config["env_kwargs"], config)
+    source = Run.open(config.cost)
+    cost, _, demos = prepare(source, run.config["env"], run.config["env_kwargs"], config)
     with run:
         if demos is not None:
             save(demos, run.path / "demos.npz")
+            if (source.path / SAMPLES).exists():
+                tried = storage.load_arrays(source.path / SAMPLES)[0]
+                storage.save_arrays(run.path / SEEKERS, {"rows": tried["nominal"]}, {})
         run.save_model(MODEL, *cost.to_arrays())  # last, so that its presence means that all is there
 
 
@@ -326,7 +334,21 @@ def train(
     )
     demonstrations = load(run.path / "demos.npz") if (run.path / "demos.npz").exists() else None
     summary = reference.train(run, env_id, env_kwargs, demonstrations, config, seed)
-    return {**summary, "source": cost.card["frozen"]}
+    policy = Policy.from_arrays(*run.load_model("policy"))
+    seekers = storage.load_arrays(run.path / SEEKERS)[0]["rows"] if (run.path / SEEKERS).exists() else None
+    obeys = obedience(
+        env_id,
+        dict(env_kwargs),
+        policy,
+        cost,
+        charge.threshold,
+        charge.seen,
+        demonstrations,
+        seekers,
+        config.eval_episodes,
+        seed,
+    )
+    return {**summary, **obeys, "source": cost.card["frozen"]}
 
 
 def engine_of(config: Config, charge: Charge) -> Config:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cost import LearnedCost, quality
+from tacit.cost.avoided import joint_test
 from tacit.cost.bounds import BOUNDARY, Bound, boundaries, threshold_error
 from tacit.demos import collect
 from tacit.envs.capabilities import Rule, capabilities
 from tacit.evaluate import demonstrated, evaluations
 from tacit.forward.collect import names_of
 from tacit.inverse import samples
-from tacit.inverse.avoided import joint_test
 from tacit.run import storage
 from tacit.run.summary import Boundary, JointTest, Summary, Threshold
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.cost.terms import first_knots
+
 Array = NDArray[Any]
 Inputs = tuple[int, ...]
 """Positions of one or two inputs."""
@@ -119,22 +121,3 @@ def _cells(samples: Samples) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         for side, column in zip(sides, columns, strict=True):
             side.append(np.searchsorted(edges, column, side="right"))
     return np.stack(sides[0], axis=1), np.stack(sides[1], axis=1)
-
-
-def first_knots(expert: Array, learner: Array, n: int) -> Array:
-    """At most n knots of an input: all of its values if they are so few, else where the data are and evenly between."""
-    both = np.concatenate([expert, learner])
-    values = np.unique(both)
-    if len(values) <= n:
-        return values
-    grid = np.linspace(values[0], values[-1], 2001)
-    low, high = np.quantile(both, [0.005, 0.995])
-    if not low < high:
-        low, high = values[0], values[-1]
-    of_expert, of_learner = (np.searchsorted(np.sort(x), grid, side="right") / len(x) for x in (expert, learner))
-    evenly = np.clip((grid - low) / (high - low), 0.0, 1.0)
-    rank = (of_expert + of_learner + 2.0 * evenly) / 4.0 + 1e-9 * np.arange(len(grid))
-    knots = np.interp(np.linspace(rank[0], rank[-1], n), rank, grid)
-    knots[0], knots[-1] = values[0], values[-1]
-    # As float32, which costs are saved in, two of them may be the same.
-    return np.unique(knots.astype(np.float32)).astype(np.float64)

@@ -34,8 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.cost.terms import Term, place
-from tacit.inverse.screen import Inputs, Samples, first_knots, screen
+from tacit.cost.terms import Term, first_knots, place
+from tacit.inverse.screen import Inputs, Samples, screen
 
 Array = NDArray[Any]
 KNOTS = {1: 32, 2: 16}

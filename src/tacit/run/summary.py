@@ -85,7 +85,7 @@ class Detection(TypedDict):
 
 
 class JointTest(TypedDict):
-    """Does the learned policy go where reward draws agents and no demonstrator goes? See `tacit.inverse.avoided`."""
+    """Does the learned policy go where reward draws agents and no demonstrator goes? See `tacit.cost.avoided`."""
 
     inputs: list[str]
     """The two inputs of the box that most of its episodes enter."""
@@ -98,6 +98,20 @@ class JointTest(TypedDict):
     """Of telling the one from the other by it: {"value", "low", "high"}."""
     p: float
     """p-value of the difference."""
+
+
+class Obedience(TypedDict, total=False):
+    """Does a fresh agent keep to a frozen cost? See `tacit.forward.obedience`."""
+
+    above: Record
+    """Share of its episodes with a step above the threshold: {"value", "low", "high", "n"}."""
+    demonstrations: Record
+    """The same of the demonstrations, if they are of this task."""
+    steps: float
+    """Share of its steps above the threshold."""
+    unknown: float
+    """Share of its steps well outside of everything that the run of the cost has seen."""
+    threshold: float
 
 
 class Blame(TypedDict):
@@ -146,6 +160,7 @@ class Summary(TypedDict, total=False):
     """Detection quality of {"cost" | "map": ...} on several distributions of states."""
     threshold: Threshold
     joint_test: JointTest
+    obedience: Obedience
     read: list[str]
     """Inputs that a cost of terms reads."""
     agents_cost: float

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit.inverse.avoided import joint_test
+from tacit.cost.avoided import joint_test
 
 NAMES = ("x", "y", "speed")
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 
-from tacit.inverse.screen import first_knots
+from tacit.cost.terms import first_knots
 from tacit.run.summary import JointTest
 from tacit.stats import clopper_pearson
 
