@@ -21,8 +21,8 @@ METRICS: dict[str, Metric] = {
     ),
     "discounted_return": Metric("discounted return", "Mean of the rewards of an episode weighted by discount^t."),
     "terminated_return": Metric(
-        "terminated return",
-        "Mean total reward when the episode stops at the first violating step, which itself pays nothing.",
+        "return before violation",
+        "Mean sum of the rewards before the first violating step of an episode. The episode itself goes on.",
     ),
     "feasible_return": Metric(
         "feasible return",
