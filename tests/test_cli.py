@@ -211,6 +211,20 @@ def test_the_old_names_of_env(cli, old, words):
     assert f"warning: {old} is now --env" in output.stderr
 
 
+def test_quiet_commands_that_write_demonstrations_print_nothing(cli, tmp_path):
+    for words in (
+        ("make", "--n", 2, "-o", "a.npz"),
+        ("convert", "a.npz", "a.csv"),
+        ("export", "a.npz", "b.csv"),
+        ("import", "a.csv", "-o", "c.npz", "--env", GRID, "--anyway"),
+    ):
+        output = cli("demos", *words, "-q")
+        assert (output.status, output.stdout, output.stderr) == (0, "", ""), words
+    assert {"a.npz", "a.csv", "b.csv", "c.npz"} == {file.name for file in tmp_path.iterdir()}
+    assert cli("demos", "make", "--n", 2, "-o", "a.npz", "-q", "--json").json()["env"] == GRID
+    assert GRID in cli("demos", "show", "a.npz", "-q").stdout, "the card is what was asked for"
+
+
 def test_demos_mistakes(cli, tmp_path):
     assert is_error(cli("demos", "show", "none.npz"), "none.npz does not exist")
     assert is_error(cli("demos", "make", "-o", "a.txt"), "something.npz")

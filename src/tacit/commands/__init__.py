@@ -101,7 +101,7 @@ def call(
     if asks_for_help(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
     args = gathered(["--help" if arg == "--help-all" else arg for arg in args])
-    text += "\n\nEvery command takes -q (print only warnings and errors) and -v (also name the files it uses)."
+    text += "\n\nEvery command takes -q (only the result, warnings and errors) and -v (also name the files it uses)."
     for function in target.values() if isinstance(target, dict) else (target,):
         _hide_empty_defaults(function)
     verbs = [arg for arg in args[:1] if isinstance(target, dict) and arg in target]

@@ -43,6 +43,7 @@ from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
 from tacit.launch import make_demonstrations
 from tacit.metrics import percent
+from tacit.run.log import quiet
 
 Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
 EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV KEY=VALUE")]
@@ -77,7 +78,7 @@ def make(
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
     demos = make_demonstrations(env, resolve_env(env, options.given()), seed, n, **chosen)
     demonstrations.save(demos, out)
-    _print(demos, out, json)
+    _written(demos, out, json)
 
 
 def show(file: FilePath, /, *, json: bool = False) -> None:
@@ -192,7 +193,7 @@ def convert(
         card = {"env": env, "env_kwargs": resolve_env(env, options.given())}
     elif options.given():
         raise UserError("--layout, --slip and KEY=VALUE are about an environment: say which one with --env ENV")
-    _print(demonstrations.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
+    _written(demonstrations.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
 
 
 def import_(
@@ -241,7 +242,7 @@ def import_(
     verdict = _verdict_rows(imported.check)
     left = {"left out": "; ".join(f"{Path(f).name}: {why}"[:120] for f, why in list(imported.left_out.items())[:5])}
     rows = {**imported.rows, **verdict, **(left if imported.left_out else {})}
-    if not json:
+    if not json and not quiet():
         facts(rows, title=f"{source}: what was understood")
     if imported.problems or not anyway:
         try:
@@ -253,7 +254,7 @@ def import_(
     demonstrations.save(imported.demos, file)
     if json:
         print_json({"file": file, "understood": rows, "left_out": imported.left_out, **imported.demos.full_card()})
-    else:
+    elif not quiet():
         print(f"{file}: {len(imported.demos)} trajectories, {imported.demos.n_steps} steps")
 
 
@@ -321,7 +322,8 @@ def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET"
         demonstrations.to_csv(demos, target)
     else:
         raise UserError(f"demonstrations are exported to something.csv or minari:NAME, not {target!r}")
-    print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
+    if not quiet():
+        print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
 
 
 def _build(env: str, env_kwargs: Mapping[str, Any]) -> Any:
@@ -335,6 +337,12 @@ PRINTED = (
     *("constraint", "distance_kept", "origin", "licence", "sha256"),
 )
 """Entries of a card that are printed."""
+
+
+def _written(demos: Demonstrations, file: str, json: bool) -> None:
+    """Say what was written, unless -q is given."""
+    if json or not quiet():
+        _print(demos, file, json)
 
 
 def _print(demos: Demonstrations, file: str, json: bool) -> None:
