@@ -92,7 +92,7 @@ class Broken:
     [
         (UserError("two\nlines"), 2, "error: two lines"),
         (tacit.RunFailed("it diverged"), 1, "failed: it diverged"),
-        (ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy"), 2, "pip install 'tacit-icrl[deep]'"),
+        (ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy"), 2, "pip install '.[deep]'"),
         (KeyboardInterrupt(), 130, "stopped"),
         (PermissionError(13, "Permission denied", "a/file"), 1, "failed: a/file: Permission denied"),
         (OSError(28, "No space left on device", "a/file"), 1, "failed: a/file: No space left on device"),
@@ -166,10 +166,10 @@ def test_doctor_says_how_to_get_what_is_missing(cli, monkeypatch):
     assert output.status == 1
     assert output.json()["missing"] == ["scipy"]
     assert output.json()["extras"]["deep"]["missing"] == ["jax"]
-    assert output.json()["extras"]["deep"]["install"].startswith("pip install 'tacit-icrl[deep]'")
+    assert output.json()["extras"]["deep"]["install"].startswith("pip install '.[deep]'")
     text = cli("doctor").stdout
     assert "scipy missing" in text
-    assert "pip install 'tacit-icrl[PART]'" in text
+    assert "pip install '.[PART]'" in text
 
 
 # -- demos -------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ DISTRIBUTION = "tacit-icrl"
 
 
 def install_command(extra: str) -> str:
-    """How to get an optional dependency group."""
-    return f"pip install '{DISTRIBUTION}[{extra}]' (in a clone: pip install '.[{extra}]')"
+    """How to get an optional dependency group. Tacit is not on the package index yet."""
+    return f"pip install '.[{extra}]' in a clone of Tacit, or pip install 'FILE.whl[{extra}]' with its wheel"
 
 
 class UserError(ValueError):
