@@ -42,7 +42,6 @@ REPEATED = ("--env", "--columns")
 OLD_NAMES = {"--option": "--env", "--in-env": "--env"}
 NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
 """Marks an option whose default is not shown."""
-_STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
 
@@ -94,7 +93,11 @@ def asks_for_help(args: Sequence[str]) -> bool:
 
 
 def call(
-    target: Callable[..., Any] | dict[str, Callable[..., Any]], verb: str, doc: str | None, args: list[str]
+    target: Callable[..., Any] | dict[str, Callable[..., Any]],
+    verb: str,
+    doc: str | None,
+    args: list[str],
+    style: Sequence[Any] = (tyro.conf.FlagCreatePairsOff,),
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
@@ -110,8 +113,8 @@ def call(
         args = verbs + environment_in_front(args[len(verbs) :])
     with _numbers:
         if isinstance(target, dict):
-            return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
-        return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+            return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=style)
+        return tyro.cli(target, prog=prog, description=text, args=args, config=style)
 
 
 def _hide_empty_defaults(function: Callable[..., Any]) -> None:

@@ -21,7 +21,6 @@ Examples:
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,7 +42,7 @@ from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
 from tacit.launch import make_demonstrations
 from tacit.metrics import percent
-from tacit.run.log import quiet
+from tacit.run.log import quiet, say
 
 Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
 EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV KEY=VALUE")]
@@ -294,7 +293,7 @@ def from_pickle(
         drop_unfinished: Has no effect any more: such actions are always completed or dropped.
         json: Print the table and the file's card as JSON.
     """
-    print("`tacit demos from-pickle` is now `tacit demos import`, which has more options", file=sys.stderr)
+    say("warning: `tacit demos from-pickle` is now `tacit demos import`, which has more options")
     import_((source,), env=env, out=out, json=json)
 
 

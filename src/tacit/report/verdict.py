@@ -304,7 +304,10 @@ def _certificate_words(data: RunData) -> str:
             'The arithmetic is <span class="good">✓ solved exactly</span>: no small change of the cost makes the '
             "demonstrations more likely."
         )
-    return 'The answer is <span class="good">✓ certified optimal</span>: the proof is below.'
+    return (
+        'The arithmetic is <span class="good">✓ solved exactly</span>: the proof is below. These are the best '
+        "numbers for these demonstrations, which does not mean that the answer is true."
+    )
 
 
 def certificate(data: RunData, anchor: str) -> Section | None:
