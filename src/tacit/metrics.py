@@ -152,6 +152,14 @@ def percent(share: float) -> str:
     return f"{'-' if share < 0 else ''}{text} %"
 
 
+def rounded_up(value: float, digits: int = 3) -> float:
+    """A budget that is just enough, with so many digits and never less: 0.03571 becomes 0.0358."""
+    if not 0 < value < math.inf:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
+
+
 def decimal(value: float, digits: int = 4) -> str:
     """A number with so many significant digits, without a power of ten and without zeros at the end."""
     if value == 0:
