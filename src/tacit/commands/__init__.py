@@ -216,7 +216,7 @@ class EnvOptions:
     recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR"), NO_DEFAULT] = None
     """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
     env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
-    """Any option of the environment, such as moves=8 horizon=100. In a command that takes ENV, it may stand here, too."""
+    """Any option of the environment, such as moves=8 horizon=100. Where a command takes ENV, it may stand here."""
 
     def named(self) -> tuple[str | None, EnvOptions]:
         """The environment that --env names, and the options without it."""
