@@ -279,7 +279,7 @@ def test_words_and_numbers_stay_whole_in_a_narrow_terminal(cli, copy_of, monkeyp
         lines = cli("eval", path, "--episodes", 20).stdout.splitlines()
         assert max(map(len, lines[:30])) <= columns
         words = {word for line in lines for word in line.replace(" %", "_%").split()}
-        assert {"terminated", "violating", "episodes", "occupancy", "0_%"} <= words
+        assert {"before", "violating", "episodes", "occupancy", "0_%"} <= words
         assert "%" not in words
 
 
