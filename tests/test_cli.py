@@ -92,7 +92,7 @@ class Broken:
     [
         (UserError("two\nlines"), 2, "error: two lines"),
         (tacit.RunFailed("it diverged"), 1, "failed: it diverged"),
-        (ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy"), 2, "pip install 'tacit-icrl[deep]'"),
+        (ModuleNotFoundError("No module named 'jax.numpy'", name="jax.numpy"), 2, "pip install '.[deep]'"),
         (KeyboardInterrupt(), 130, "stopped"),
         (PermissionError(13, "Permission denied", "a/file"), 1, "failed: a/file: Permission denied"),
         (OSError(28, "No space left on device", "a/file"), 1, "failed: a/file: No space left on device"),
@@ -166,10 +166,10 @@ def test_doctor_says_how_to_get_what_is_missing(cli, monkeypatch):
     assert output.status == 1
     assert output.json()["missing"] == ["scipy"]
     assert output.json()["extras"]["deep"]["missing"] == ["jax"]
-    assert output.json()["extras"]["deep"]["install"].startswith("pip install 'tacit-icrl[deep]'")
+    assert output.json()["extras"]["deep"]["install"].startswith("pip install '.[deep]'")
     text = cli("doctor").stdout
     assert "scipy missing" in text
-    assert "pip install 'tacit-icrl[PART]'" in text
+    assert "pip install '.[PART]'" in text
 
 
 # -- demos -------------------------------------------------------------------------------------------------------------
@@ -183,10 +183,46 @@ def test_demos_make_show_validate_convert(cli):
     assert "3 trajectories" in cli("demos", "show", "a.npz").stdout
     assert "every move is possible" in cli("demos", "validate", "a.npz").stdout
     assert cli("demos", "convert", "a.npz", "b.csv").status == 0
-    back = cli("demos", "convert", "b.csv", "c.npz", "--in-env", GRID, "--slip", 0.2, "--json").json()
+    back = cli("demos", "convert", "b.csv", "c.npz", "--env", GRID, "slip=0.2", "--json").json()
     assert back["statistics"] == card["statistics"]
     assert back["env_kwargs"] == card["env_kwargs"]
     assert cli("demos", "validate", "c.npz", "--json").json()["problems"] == []
+
+
+def test_env_names_the_environment_and_its_options_in_every_command(cli, tmp_path):
+    """A word with = is an option; one without is the environment, as if it stood in front."""
+    for i, words in enumerate(([GRID, "--env", "slip=0.2"], ["--env", GRID, "slip=0.2"], ["--env", "slip=0.2", GRID])):
+        assert cli("demos", "make", "--n", 2, "-o", f"{i}.npz", "--json").status == 0
+        made = cli("demos", "make", *words, "--n", 2, "-o", f"{i}.npz", "--json").json()
+        assert (made["env"], made["env_kwargs"]["slip"]) == (GRID, 0.2)
+        learned = cli("learn", "mce-exact", *words, "--demos", f"{i}.npz", "--out", f"runs-{i}", "--json").json()
+        config = json.loads((tmp_path / learned["run"] / "config.json").read_text())
+        assert (config["env"], config["env_kwargs"]["slip"]) == (GRID, 0.2)
+    assert cli("demos", "validate", "0.npz", "--env", GRID, "slip=0.2").status == 0
+    assert is_error(cli("preflight", "tacit/Pendulum-v0", "--env", GRID), f"{GRID!r} is neither")
+
+
+@pytest.mark.parametrize(("old", "words"), [("--in-env", [GRID]), ("--option", ["slip=0.2", "--env", GRID])])
+def test_the_old_names_of_env(cli, old, words):
+    cli("demos", "make", "--slip", 0.2, "--n", 2, "-o", "a.npz")
+    cli("demos", "convert", "a.npz", "a.csv")
+    output = cli("demos", "convert", "a.csv", "b.npz", old, *words, "--slip", 0.2, "-q")
+    assert output.status == 0
+    assert f"warning: {old} is now --env" in output.stderr
+
+
+def test_quiet_commands_that_write_demonstrations_print_nothing(cli, tmp_path):
+    for words in (
+        ("make", "--n", 2, "-o", "a.npz"),
+        ("convert", "a.npz", "a.csv"),
+        ("export", "a.npz", "b.csv"),
+        ("import", "a.csv", "-o", "c.npz", "--env", GRID, "--anyway"),
+    ):
+        output = cli("demos", *words, "-q")
+        assert (output.status, output.stdout, output.stderr) == (0, "", ""), words
+    assert {"a.npz", "a.csv", "b.csv", "c.npz"} == {file.name for file in tmp_path.iterdir()}
+    assert cli("demos", "make", "--n", 2, "-o", "a.npz", "-q", "--json").json()["env"] == GRID
+    assert GRID in cli("demos", "show", "a.npz", "-q").stdout, "the card is what was asked for"
 
 
 def test_demos_mistakes(cli, tmp_path):
@@ -210,7 +246,7 @@ def test_demos_mistakes(cli, tmp_path):
     for verb in ("show", "validate"):
         assert is_error(cli("demos", verb, "torn.npz"), "torn.npz")
     assert is_error(cli("demos", "convert", "torn.npz", "out.npz"), "torn.npz")
-    assert is_error(cli("demos", "convert", "a.npz", "out.csv", "--slip", 0.3), "--in-env")
+    assert is_error(cli("demos", "convert", "a.npz", "out.csv", "--slip", 0.3), "--env ENV")
     assert not (tmp_path / "out.npz").exists()
 
 

@@ -140,7 +140,7 @@ def usage() -> str:
             *lines,
             "",
             "`tacit COMMAND --help` explains a command. RUN is a run folder, the beginning of its name, or `latest`.",
-            "Every command takes -q (only warnings and errors on stderr) and -v (also what is read and written).",
+            "Every command takes -q (only the result, warnings and errors) and -v (also what is read and written).",
             "Exit status: 0 done, 1 failed, 2 wrong input, 130 stopped.",
         ]
     )

@@ -12,8 +12,8 @@ DISTRIBUTION = "tacit-icrl"
 
 
 def install_command(extra: str) -> str:
-    """How to get an optional dependency group."""
-    return f"pip install '{DISTRIBUTION}[{extra}]' (in a clone: pip install '.[{extra}]')"
+    """How to get an optional dependency group. Tacit is not on the package index yet."""
+    return f"pip install '.[{extra}]' in a clone of Tacit, or pip install 'FILE.whl[{extra}]' with its wheel"
 
 
 class UserError(ValueError):
@@ -25,11 +25,11 @@ class RunFailed(RuntimeError):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist: the nearest one that does, or all of them."""
+    """The end of a message about a name that does not exist: the nearest one that does, or what there is."""
     names = list(names)
     by_lower_case = {other.lower(): other for other in names}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
-    return f"did you mean {by_lower_case[close[0]]!r}?" if close else f"there are {', '.join(names)}"
+    return f"did you mean {by_lower_case[close[0]]!r}?" if close else f"there are {listed(names, most=20)}"
 
 
 def listed(names: Iterable[object], most: int = 10, between: str = ", ") -> str:

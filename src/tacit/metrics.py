@@ -21,8 +21,8 @@ METRICS: dict[str, Metric] = {
     ),
     "discounted_return": Metric("discounted return", "Mean of the rewards of an episode weighted by discount^t."),
     "terminated_return": Metric(
-        "terminated return",
-        "Mean total reward when the episode stops at the first violating step, which itself pays nothing.",
+        "return before violation",
+        "Mean sum of the rewards before the first violating step of an episode. The episode itself goes on.",
     ),
     "feasible_return": Metric(
         "feasible return",
@@ -150,6 +150,14 @@ def percent(share: float) -> str:
     if text == "100" and value < 100:
         text = "over 99.9"
     return f"{'-' if share < 0 else ''}{text} %"
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """A budget that is just enough, with so many digits and never less: 0.03571 becomes 0.0358."""
+    if not 0 < value < math.inf:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
 
 
 def decimal(value: float, digits: int = 4) -> str:

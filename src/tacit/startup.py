@@ -24,15 +24,14 @@ def is_program() -> bool:
 
 
 def program() -> str:
-    """What to type to call this program again: `tacit`, or its path where that is needed."""
+    """What to type to call this program again: `tacit`, its path, or `python -m tacit`."""
     import shutil
 
-    called = sys.argv[0] if is_program() and sys.argv[:1] != ["-m"] else "tacit"
-    installed = shutil.which("tacit")
-    if os.path.basename(called) not in ("tacit", "tacit.exe"):
+    called, installed = "".join(getattr(sys, "argv", [])[:1]), shutil.which("tacit")
+    if os.path.basename(called) not in ("tacit", "tacit.exe") or not os.path.exists(called):
         return "tacit" if installed else "python -m tacit"
     same = installed is not None and os.path.realpath(installed) == os.path.realpath(called)
-    return "tacit" if same or not os.path.exists(called) else min(os.path.relpath(called), called, key=len)
+    return "tacit" if same else min(os.path.relpath(called), called, key=len)
 
 
 def forget_current_folder() -> None:

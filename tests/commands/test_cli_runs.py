@@ -136,7 +136,7 @@ def test_learn_from_a_table_of_ones_own(cli, tmp_path):
     (tmp_path / "my.txt").write_text(".....\nS.X.G\n.....\n")
     cli("demos", "make", "--layout", "my.txt", "--slip", 0.1, "--n", 20, "-o", "a.npz")
     cli("demos", "convert", "a.npz", "logs.csv")
-    cli("demos", "convert", "logs.csv", "own.npz", "--in-env", GRID, "--layout", "my.txt")
+    cli("demos", "convert", "logs.csv", "own.npz", "--env", GRID, "--layout", "my.txt")
     output = cli("learn", "mce-exact", GRID, "--layout", "my.txt", "--demos", "own.npz", "--json")
     assert output.status == 0, output.stderr
     expert = output.json()["summary"]["table"]["expert"]
@@ -279,7 +279,7 @@ def test_words_and_numbers_stay_whole_in_a_narrow_terminal(cli, copy_of, monkeyp
         lines = cli("eval", path, "--episodes", 20).stdout.splitlines()
         assert max(map(len, lines[:30])) <= columns
         words = {word for line in lines for word in line.replace(" %", "_%").split()}
-        assert {"terminated", "violating", "episodes", "occupancy", "0_%"} <= words
+        assert {"before", "violating", "episodes", "occupancy", "0_%"} <= words
         assert "%" not in words
 
 

@@ -70,7 +70,10 @@ def test_every_missing_extra_is_explained(installed, capsys):
     assert doctor.doctor() == 0
     printed = capsys.readouterr().out
     assert printed.count("to get ") == 1, "one line for all parts"
-    assert "to get a part: pip install 'tacit-icrl[PART]' (in a clone: pip install '.[PART]')" in printed
+    assert (
+        "to get a part: pip install '.[PART]' in a clone of Tacit, or pip install 'FILE.whl[PART]' with its wheel"
+        in printed
+    )
 
 
 def test_the_same_without_a_clone(monkeypatch, tmp_path):

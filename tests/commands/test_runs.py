@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import tacit
+from tacit import startup
 from tacit.run.find import find_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/v0.1/finished"
@@ -120,3 +121,23 @@ def test_help_without_the_extras(words, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert f"usage: tacit {' '.join(words)}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("called", "on_the_path", "said"),
+    [
+        ("venv/bin/tacit", False, "venv/bin/tacit"),
+        ("venv/bin/tacit", True, "tacit"),
+        ("site-packages/tacit/__main__.py", False, "python -m tacit"),
+        ("site-packages/tacit/__main__.py", True, "tacit"),
+    ],
+)
+def test_what_to_type_next_is_what_was_typed(called, on_the_path, said, tmp_path, monkeypatch):
+    program = tmp_path / "venv/bin/tacit"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / called), "demo"])
+    monkeypatch.setenv("PATH", str(program.parent) if on_the_path else "")
+    assert startup.program() == said

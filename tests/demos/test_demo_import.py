@@ -67,7 +67,7 @@ def test_a_table_for_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
     wide = [line.replace(repr(float(rows[2, 2])), "9") for line in table]
     Path("wide.csv").write_text("\n".join([header, *wide]) + "\n")
     fails(["demos", "import", "wide.csv", "--env", CART, "-o", "x.npz"], "wide.csv does not fit CartPole-v1", capsys)
-    fails(["demos", "import", "log.csv", "-o", "x.npz", "--option", "a=1"], "say which one with --env", capsys)
+    fails(["demos", "import", "log.csv", "-o", "x.npz", "--env", "a=1"], "say which one with --env", capsys)
     fails(["demos", "import", "log.csv", "-o", "x.npz", "--env", "CartPole-v77"], "no environment", capsys)
     fails(["demos", "import", "log.doc", "-o", "x.npz"], "cannot read 'log.doc'", capsys)
 

@@ -448,7 +448,7 @@ def test_several_pictures_at_once():
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ModuleNotFoundError("No module named 'mujoco'", name="mujoco"), "need MuJoCo: pip install 'tacit-icrl"),
+        (ModuleNotFoundError("No module named 'mujoco'", name="mujoco"), r"need MuJoCo: pip install '\.\[robots\]'"),
         (ImportError("its core bindings are missing or corrupted"), "broken, as by an upgrade .* pip uninstall mujoco"),
     ],
 )

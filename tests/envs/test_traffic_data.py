@@ -147,7 +147,7 @@ def test_a_recording_is_assembled_on_both_carriageways() -> None:
 
 
 def test_sumo_makes_the_same_recording_twice() -> None:
-    pytest.importorskip("libsumo", reason="pip install 'tacit-icrl[recordings]'")
+    pytest.importorskip("libsumo", reason="pip install '.[recordings]'")
     setting = replace(SETTINGS[0], seconds=20.0)
     one, two = simulate(setting), simulate(setting)
     assert one == two

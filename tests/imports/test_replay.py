@@ -247,7 +247,7 @@ def test_learning(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("files")
 def test_importing_again(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["demos", "import", "truncated.npz", "--env", "tacit/Pendulum-v0"]
-    assert main([*command, "--option", "horizon=30", "--option", "noise=0.0", "--cut", "30", "-o", "cut.npz"]) == 0
+    assert main([*command, "--env", "horizon=30", "noise=0.0", "--cut", "30", "-o", "cut.npz"]) == 0
     cut = demos.load("cut.npz")
     assert (cut.lengths == 30).all()
     assert cut.card["env_kwargs"]["horizon"] == 30

@@ -375,7 +375,7 @@ def test_terminal(pendulum: Run, capsys: pytest.CaptureFixture[str]) -> None:
     summary = pendulum.read("summary.json")
     terminal.print_summary(pendulum, summary)
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for part in ("demonstrations", "learned, without noise", "terminated", "rollouts", "inverse", "per second"):
+    for part in ("demonstrations", "learned, without noise", "return before", "rollouts", "inverse", "per second"):
         assert part in out, part
     assert f"{summary['table']['learned']['terminated_return']['value']:.3f}" in out
     explanation = pendulum.read("explanation.json")

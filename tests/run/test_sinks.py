@@ -107,7 +107,7 @@ def test_a_missing_package_is_said_before_anything_is_done(
 ) -> None:
     monkeypatch.setattr(sinks, "find_spec", lambda name: None)
     assert main(["learn", "mce-exact", "tacit/Gridworld-v0", "--log", "wandb", "--out", str(tmp_path / "runs")]) == 2
-    assert "pip install 'tacit-icrl[wandb]'" in capsys.readouterr().err
+    assert "pip install '.[wandb]'" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

@@ -1,4 +1,4 @@
-"""Sweeps on a real local Ray instance; skipped where Ray is not installed (pip install 'tacit-icrl[ray]')."""
+"""Sweeps on a real local Ray instance; skipped where Ray is not installed (pip install '.[ray]')."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def test_addresses_where_nobody_is(monkeypatch):
             check_address(address)
     assert time.monotonic() - started < 10
     monkeypatch.setattr("tacit.sweep.ray.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"tacit-icrl\[ray\]"):
+    with pytest.raises(UserError, match=r"\.\[ray\]"):
         check_address("auto")
 
 

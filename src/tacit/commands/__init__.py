@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -25,6 +25,7 @@ from tacit.envs.families import Options as Kwargs
 from tacit.errors import UserError
 from tacit.run import Run, storage
 from tacit.run.find import find_run
+from tacit.run.log import say
 from tacit.run.terminal import clean, raw
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ RunPath = Annotated[str, tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 FilePath = Annotated[str, tyro.conf.arg(metavar="FILE")]
 EnvId = Annotated[str, tyro.conf.arg(metavar="ENV")]
 open_run = find_run
-REPEATED = ("--option", "--env", "--columns")
+REPEATED = ("--env", "--columns")
 """Options with KEY=VALUE pairs."""
+OLD_NAMES = {"--option": "--env", "--in-env": "--env"}
 NO_DEFAULT = tyro.conf.arg(help_behavior_hint="")
 """Marks an option whose default is not shown."""
-_STYLE = (tyro.conf.FlagCreatePairsOff,)
 _numbers = tyro.constructors.ConstructorRegistry()
 
 
@@ -92,20 +93,28 @@ def asks_for_help(args: Sequence[str]) -> bool:
 
 
 def call(
-    target: Callable[..., Any] | dict[str, Callable[..., Any]], verb: str, doc: str | None, args: list[str]
+    target: Callable[..., Any] | dict[str, Callable[..., Any]],
+    verb: str,
+    doc: str | None,
+    args: list[str],
+    style: Sequence[Any] = (tyro.conf.FlagCreatePairsOff,),
 ) -> Any:
     """Parse `args` by the signature of a function, or of the one its first word names, and call it."""
     prog, text = f"tacit {verb}", (doc or "").strip()
     if asks_for_help(args):  # our own texts, in colour
         sys.stdout = raw(sys.stdout)
-    args = _gathered(["--help" if arg == "--help-all" else arg for arg in args])
-    text += "\n\nEvery command takes -q (print only warnings and errors) and -v (also name the files it uses)."
+    args = gathered(["--help" if arg == "--help-all" else arg for arg in args])
+    text += "\n\nEvery command takes -q (only the result, warnings and errors) and -v (also name the files it uses)."
     for function in target.values() if isinstance(target, dict) else (target,):
         _hide_empty_defaults(function)
+    verbs = [arg for arg in args[:1] if isinstance(target, dict) and arg in target]
+    called = target[verbs[0]] if isinstance(target, dict) and verbs else target
+    if callable(called) and next(iter(inspect.signature(called).parameters), "") == "env":
+        args = verbs + environment_in_front(args[len(verbs) :])
     with _numbers:
         if isinstance(target, dict):
-            return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=_STYLE)
-        return tyro.cli(target, prog=prog, description=text, args=args, config=_STYLE)
+            return tyro.extras.subcommand_cli_from_dict(target, prog=prog, description=text, args=args, config=style)
+        return tyro.cli(target, prog=prog, description=text, args=args, config=style)
 
 
 def _hide_empty_defaults(function: Callable[..., Any]) -> None:
@@ -116,13 +125,16 @@ def _hide_empty_defaults(function: Callable[..., Any]) -> None:
             function.__annotations__[name] = Annotated[hints[name], NO_DEFAULT]
 
 
-def _gathered(args: Sequence[str]) -> list[str]:
+def gathered(args: Sequence[str]) -> list[str]:
     """The arguments with the values of a repeated option gathered behind the first one; else the last would win."""
     result: list[str] = []
     values: dict[str, list[str]] = {}
     current: list[str] | None = None
     for arg in args:
         name, equals, value = arg.partition("=")
+        if name in OLD_NAMES:
+            say(f"warning: {name} is now {OLD_NAMES[name]}")
+            name = OLD_NAMES[name]
         if name in REPEATED:
             if name not in values:
                 values[name] = []
@@ -135,6 +147,31 @@ def _gathered(args: Sequence[str]) -> list[str]:
             current = None
             result.append(arg)
     return [word for arg in result for word in ((arg, *values[arg]) if arg in values else (arg,))]
+
+
+def environment_in_front(args: Sequence[str]) -> list[str]:
+    """The arguments of a command that begins with ENV, where ENV may stand behind --env instead."""
+    args = gathered(args)
+    if "--env" not in args:
+        return args
+    start = args.index("--env") + 1
+    end = next((i for i in range(start, len(args)) if args[i].startswith("-")), len(args))
+    name, pairs = _named(args[start:end])
+    if name is None:
+        return args
+    in_front = None if args[0].startswith("-") else args[0]
+    if name.isidentifier() or in_front not in (None, name):
+        raise UserError(f"--env takes KEY=VALUE pairs such as slip=0.1, or the environment; {name!r} is neither")
+    rest = [*args[: start - 1], *(["--env", *pairs] if pairs else []), *args[end:]]
+    return rest if in_front else [name, *rest]
+
+
+def _named(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The environment and the KEY=VALUE pairs among the words behind --env."""
+    names = list(dict.fromkeys(word for word in words if "=" not in word))
+    if len(names) > 1:
+        raise UserError(f"--env names {names[0]} and {names[1]}: give files before the options, and one environment")
+    return (names[0] if names else None), tuple(word for word in words if "=" in word)
 
 
 def require_finished(run: Run) -> None:
@@ -179,7 +216,12 @@ class EnvOptions:
     recordings: Annotated[str | None, tyro.conf.arg(metavar="DIR"), NO_DEFAULT] = None
     """Highway: folder with recordings (highD's CSV files, CommonRoad XML) instead of the simulated ones of Tacit."""
     env: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE"), NO_DEFAULT] = ()
-    """Any option of the environment, such as moves=8 horizon=100."""
+    """Any option of the environment, such as moves=8 horizon=100. Where a command takes ENV, it may stand here."""
+
+    def named(self) -> tuple[str | None, EnvOptions]:
+        """The environment that --env names, and the options without it."""
+        name, pairs = _named(self.env)
+        return name, replace(self, env=pairs)
 
     def given(self) -> Kwargs:
         """The options that were given, as keyword arguments of the environment."""

@@ -10,7 +10,7 @@ Examples:
   tacit demos validate expert.npz tacit/Gridworld-v0 --layout my_map.txt
   tacit demos suspects logs.npz                         which trajectories look unlike the others?
   tacit demos suspects logs.npz -o kept.npz             and write the others into a file
-  tacit demos convert logs.csv demos.npz --in-env tacit/Gridworld-v0 --layout my_map.txt
+  tacit demos convert logs.csv demos.npz --env tacit/Gridworld-v0 --layout my_map.txt
   tacit demos convert demos.npz table.csv
   tacit demos import logs.csv --env my_package:Reactor-v0       your own logs, replayed in your environment
   tacit demos import rollouts/ --env tacit/HalfCheetah-v0 -o mine.npz      a folder of pickles, arrays or tables
@@ -21,21 +21,18 @@ Examples:
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from tacit import demos as demonstrations
-from tacit.commands import NO_DEFAULT, EnvId, EnvOptions, FilePath, Options, call, facts, key_values, print_json
+from tacit.commands import NO_DEFAULT, EnvId, EnvOptions, FilePath, Options, call, facts, print_json
 from tacit.demos import Demonstrations
 from tacit.demos.data import Card
 from tacit.demos.evidence import Check
 from tacit.demos.replay import check as replay
-from tacit.envs.families import Options as Kwargs
 from tacit.envs.gridworld import ENV_ID
 from tacit.envs.options import check_standalone, exact_model, resolve_env
 from tacit.envs.registry import make as make_env
@@ -45,10 +42,10 @@ from tacit.imports.names import parsed
 from tacit.imports.reading import Choices
 from tacit.launch import make_demonstrations
 from tacit.metrics import percent
+from tacit.run.log import quiet, say
 
-OptionalEnv = Annotated[str | None, tyro.conf.arg(metavar="ENV")]
 Paths = Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATH..."), NO_DEFAULT]
-EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV [KEY=VALUE]")]
+EnvAndOptions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV KEY=VALUE")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Output = Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
 
@@ -80,7 +77,7 @@ def make(
     chosen = {key: value for key, value in (("beta", beta), ("weight", weight)) if value is not None}
     demos = make_demonstrations(env, resolve_env(env, options.given()), seed, n, **chosen)
     demonstrations.save(demos, out)
-    _print(demos, out, json)
+    _written(demos, out, json)
 
 
 def show(file: FilePath, /, *, json: bool = False) -> None:
@@ -113,12 +110,12 @@ def validate(
     """
     demos = demonstrations.load(file)
     named = demos.card.get("env")
-    words = [word for word in options.env if "=" not in word]
-    options = replace(options, env=tuple(word for word in options.env if "=" in word))
-    target = env or (words[0] if words else named)
+    chosen, options = options.named()
+    chosen = env or chosen
+    target = chosen or named
     if target is None:
         raise UserError(f"{file} does not name an environment: say which one, tacit demos validate {file} ENV")
-    if env is None and not words and ":" in target:
+    if chosen is None and ":" in target:
         raise UserError(
             f"{file} names {target}, and making it imports the module {target.rpartition(':')[0]}: if you trust that, "
             f"say so: tacit demos validate {file} {target}"
@@ -176,7 +173,6 @@ def convert(
     target: Annotated[str, tyro.conf.arg(metavar="TARGET")],
     /,
     *,
-    in_env: OptionalEnv = None,
     options: Options = EnvOptions(),  # noqa: B008 (frozen)
     drop_unfinished: bool = False,
     json: bool = False,
@@ -186,17 +182,17 @@ def convert(
     Args:
         source: File to read: .csv or .npz.
         target: File to write: .npz or .csv.
-        in_env: Environment that the data come from, to be written on the card.
-        options: Options of that environment.
+        options: The environment that the data come from, to be written on the card (--env ENV), and its options.
         drop_unfinished: Drop an episode's last action if where it led was not recorded.
         json: Print the file's card as JSON.
     """
     card: Card = {}
-    if in_env is not None:
-        card = {"env": in_env, "env_kwargs": resolve_env(in_env, options.given())}
+    env, options = options.named()
+    if env is not None:
+        card = {"env": env, "env_kwargs": resolve_env(env, options.given())}
     elif options.given():
-        raise UserError("--layout, --slip and --env are options of an environment: say which one with --in-env ENV")
-    _print(demonstrations.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
+        raise UserError("--layout, --slip and KEY=VALUE are about an environment: say which one with --env ENV")
+    _written(demonstrations.convert(source, target, card=card, drop_unfinished=drop_unfinished), target, json)
 
 
 def import_(
@@ -204,7 +200,6 @@ def import_(
     /,
     *,
     env: EnvAndOptions = (),
-    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
     out: Annotated[str | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
     layout: Annotated[str | None, tyro.conf.arg(metavar="LAYOUT")] = None,
     shift: Annotated[int | None, tyro.conf.arg(metavar="{-1,0,1}")] = None,
@@ -221,7 +216,6 @@ def import_(
     Args:
         paths: Files and folders, or minari:DATASET. Several become one file.
         env: Environment that the data come from, and its options. Steps are replayed in it before the file is written.
-        option: Options of that environment.
         out: File to write, something.npz. Default: named after the source.
         layout: Where episodes begin (one-episode, jumps, every:N), or the order of axes (episodes-first, steps-first).
         shift: 0 if action t was taken in row t, 1 if it led to row t, -1 if it was taken in row t + 1.
@@ -235,7 +229,10 @@ def import_(
     """
     if not paths:
         raise UserError("say which files to import: tacit demos import PATH... --env ENV -o FILE")
-    named, given = _environment(env, option)
+    named, options = EnvOptions(env=env).named()
+    given = options.given()
+    if given and named is None:
+        raise UserError(f"--env {' '.join(env)} is about an environment: say which one with --env ENV {' '.join(env)}")
     choices = Choices(layout, shift, parsed(columns), terminated, rewards, cut)
     target = None if named is None else target_of(named, given)
     file = out or _named_after(paths[0])
@@ -244,7 +241,7 @@ def import_(
     verdict = _verdict_rows(imported.check)
     left = {"left out": "; ".join(f"{Path(f).name}: {why}"[:120] for f, why in list(imported.left_out.items())[:5])}
     rows = {**imported.rows, **verdict, **(left if imported.left_out else {})}
-    if not json:
+    if not json and not quiet():
         facts(rows, title=f"{source}: what was understood")
     if imported.problems or not anyway:
         try:
@@ -256,19 +253,8 @@ def import_(
     demonstrations.save(imported.demos, file)
     if json:
         print_json({"file": file, "understood": rows, "left_out": imported.left_out, **imported.demos.full_card()})
-    else:
+    elif not quiet():
         print(f"{file}: {len(imported.demos)} trajectories, {imported.demos.n_steps} steps")
-
-
-def _environment(env: tuple[str, ...], option: tuple[str, ...]) -> tuple[str | None, Kwargs]:
-    """(environment, options) of --env ENV KEY=VALUE ... and --option KEY=VALUE ..."""
-    ids = [word for word in env if "=" not in word]
-    pairs = [word for word in env if "=" in word]
-    if len(ids) > 1:
-        raise UserError(f"--env names {ids[0]} and {ids[1]}: give files before the options, and one environment")
-    if (option or pairs) and not ids:
-        raise UserError("--option is about an environment: say which one with --env ENV")
-    return (ids[0] if ids else None), key_values((*pairs, *option), "--option")
 
 
 def _verdict_rows(check: Check | None) -> dict[str, str]:
@@ -295,7 +281,6 @@ def from_pickle(
     *,
     out: Output,
     env: EnvAndOptions = (),
-    option: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = (),
     drop_unfinished: bool = False,
     json: bool = False,
 ) -> None:
@@ -305,12 +290,11 @@ def from_pickle(
         source: Pickle file.
         out: File to write, something.npz.
         env: Environment that the data come from, and its options.
-        option: Options of that environment.
         drop_unfinished: Has no effect any more: such actions are always completed or dropped.
         json: Print the table and the file's card as JSON.
     """
-    print("`tacit demos from-pickle` is now `tacit demos import`, which has more options", file=sys.stderr)
-    import_((source,), env=env, option=option, out=out, json=json)
+    say("warning: `tacit demos from-pickle` is now `tacit demos import`, which has more options")
+    import_((source,), env=env, out=out, json=json)
 
 
 def _named_after(source: str) -> str:
@@ -337,7 +321,8 @@ def export(file: FilePath, target: Annotated[str, tyro.conf.arg(metavar="TARGET"
         demonstrations.to_csv(demos, target)
     else:
         raise UserError(f"demonstrations are exported to something.csv or minari:NAME, not {target!r}")
-    print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
+    if not quiet():
+        print(f"{target}: {len(demos)} trajectories, {demos.n_steps} steps")
 
 
 def _build(env: str, env_kwargs: Mapping[str, Any]) -> Any:
@@ -351,6 +336,12 @@ PRINTED = (
     *("constraint", "distance_kept", "origin", "licence", "sha256"),
 )
 """Entries of a card that are printed."""
+
+
+def _written(demos: Demonstrations, file: str, json: bool) -> None:
+    """Say what was written, unless -q is given."""
+    if json or not quiet():
+        _print(demos, file, json)
 
 
 def _print(demos: Demonstrations, file: str, json: bool) -> None:

@@ -28,7 +28,16 @@ from typing import Annotated, Any
 import tyro
 
 from tacit.algorithms import Algorithm, every, find
-from tacit.commands import EnvId, EnvOptions, Options, asks_for_help, call, print_json, settings_help
+from tacit.commands import (
+    EnvId,
+    EnvOptions,
+    Options,
+    asks_for_help,
+    call,
+    environment_in_front,
+    print_json,
+    settings_help,
+)
 from tacit.commands.summary import print_summary
 from tacit.errors import RunFailed, UserError
 from tacit.launch import execute, start_run
@@ -56,6 +65,7 @@ def train_with(algorithm: Algorithm, verb: str, doc: str | None, args: list[str]
 
     Options that the algorithm has no use for are not in its help: presets, or demonstrations for one that makes them.
     """
+    args = environment_in_front(args)
     env_id, named, default = defaults(algorithm, args)
     config_class = type(default)
     with_presets = () if algorithm.preset else (tyro.conf.Suppress,)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from tacit.commands import call
 from tacit.envs.robot_rendering import has_display
 from tacit.playground.server import Server
 
@@ -37,5 +38,4 @@ def playground(*, port: Annotated[int, tyro.conf.arg(metavar="N")] = 8765, open:
 
 
 def main(args: list[str]) -> Any:
-    # Not `commands.call`: that has no --open beside --no-open.
-    return tyro.cli(playground, prog="tacit playground", description=(__doc__ or "").strip(), args=args)
+    return call(playground, "playground", __doc__, args, style=())  # with --open beside --no-open

@@ -27,13 +27,9 @@ def render_text(grid: GridworldSpec, state: int | None = None) -> str:
     return "\n".join("".join(row) for row in rows) + "\n"
 
 
-def render_image(grid: GridworldSpec, state: int | None = None, cell: int | None = None) -> np.ndarray:
-    """(height, width, 3) uint8: red crosses are constrained, I is the start, O the goal, the orange disc the agent.
-
-    cell: pixels per cell; by default 48, and fewer on large maps.
-    """
-    if cell is None:
-        cell = int(np.clip(1200 // max(grid.shape), 6, 48))
+def render_image(grid: GridworldSpec, state: int | None = None) -> np.ndarray:
+    """(height, width, 3) uint8: red crosses are constrained, I is the start, O the goal, the orange disc the agent."""
+    cell = int(np.clip(1200 // max(grid.shape), 6, 48))  # pixels per cell; fewer on large maps
     kinds = FREE + CONSTRAINED + WALL + START + GOAL
     tiles = np.stack([_tile(kind, cell) for kind in kinds])
     lookup = np.zeros(128, dtype=int)

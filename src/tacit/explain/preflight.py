@@ -31,6 +31,7 @@ from tacit.algorithms import find
 from tacit.cost.avoided import joint_test
 from tacit.demos import collect, expert_policy, sample_demonstrations, suspects
 from tacit.demos.data import FEW_DEMONSTRATIONS, Demonstrations
+from tacit.demos.evidence import Finding
 from tacit.envs import registry
 from tacit.envs.options import exact_model
 from tacit.envs.registry import make_vec
@@ -68,15 +69,6 @@ class Difference:
     demonstrations: tuple[float, float, float]
     agent: tuple[float, float, float]
     """5 %, 50 % and 95 % quantiles."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result of the checks."""
-
-    level: str
-    """"good", "note" or "doubt"."""
-    text: str
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tacit.inverse.identifiability import identifiability
 from tacit.inverse.mce_exact import learn
 from tacit.inverse.smallest_rule import Rule, infer
 from tacit.inverse.trajectories import check_demonstrations
+from tacit.metrics import rounded_up
 from tacit.run.machine import one_blas_thread
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _certificate(solution: Solution) -> dict[str, Any]:
 
 
 def _diagnosis(world: GridworldSpec, scene: Scene, proof: Diagnosis) -> Conflict:
-    enough = None if proof.uniform_slack is None else _rounded_up(scene.budget + 1.01 * proof.uniform_slack)
+    enough = None if proof.uniform_slack is None else rounded_up(scene.budget + 1.01 * proof.uniform_slack, 2)
     return {
         "violation": _plain(proof.violation),
         "blame": grid(world, proof.farkas),
@@ -266,12 +267,6 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _rounded_up(value: float) -> float:
-    """To two digits, never less: 0.0357 becomes 0.036."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit) * unit:.6g}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

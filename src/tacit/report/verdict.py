@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.explain import findings
-from tacit.metrics import lookup
+from tacit.metrics import lookup, rounded_up
 from tacit.report.data import RunData
 from tacit.report.html import Section, coded, define, details, emphasised, esc, facts, number, table
 from tacit.run.summary import Record, as_mapping, is_number, value_of
@@ -244,20 +244,12 @@ def diagnosis(data: RunData, anchor: str) -> Section | None:
 
         def amount(row: Record) -> str:
             budget = row.get("budget")
-            return number(_round_up(budget)) if is_number(budget) else esc("?" if budget is None else budget)
+            return number(rounded_up(budget)) if is_number(budget) else esc("?" if budget is None else budget)
 
         items = "".join(f"<li><code>budget={amount(row)}</code> {coded(row.get('why', ''))}</li>" for row in budgets)
         what = "A budget lets the learner exceed the demonstrations by that many discounted visits."
         parts.append(f"<h3>Budgets that give a solution</h3><p>{what}</p><ul>{items}</ul>")
     return Section("Why, and what to do", "".join(parts)) if parts else None
-
-
-def _round_up(value: float, digits: int = 3) -> float:
-    """Round up, because the smallest budget with a solution must still have one when it is typed in."""
-    if not 0 < value < math.inf:
-        return value
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return float(f"{math.ceil(value / unit) * unit:.{digits}g}")
 
 
 def _as_records(entries: object, key: str) -> list[Record]:
@@ -304,7 +296,10 @@ def _certificate_words(data: RunData) -> str:
             'The arithmetic is <span class="good">✓ solved exactly</span>: no small change of the cost makes the '
             "demonstrations more likely."
         )
-    return 'The answer is <span class="good">✓ certified optimal</span>: the proof is below.'
+    return (
+        'The arithmetic is <span class="good">✓ solved exactly</span>: the proof is below. These are the best '
+        "numbers for these demonstrations, which does not mean that the answer is true."
+    )
 
 
 def certificate(data: RunData, anchor: str) -> Section | None:

@@ -157,7 +157,10 @@ def _counts() -> dict[str, Group]:
 
 def _demo_axis(label: str, ticks: tuple[float, ...], log: bool) -> Axis:
     """The axis of a figure with two panels per robot."""
-    metrics = {"terminated return": ("terminated_return", 1.0), "violating steps, %": ("violation_rate_step", 100.0)}
+    metrics = {
+        "return before violation": ("terminated_return", 1.0),
+        "violating steps, %": ("violation_rate_step", 100.0),
+    }
     panels = {
         f"{name}: {title}": _of(name, metric, scale)
         for title, (metric, scale) in metrics.items()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.metrics import lookup
 from tacit.reproduce.experiment import Beside
 from tacit.reproduce.records import agent_of, demonstrated, steps_made
 from tacit.reproduce.results import Agent, Evaluation, Record
@@ -94,7 +95,7 @@ def _expert_line(expert: Evaluation, head: Sequence[str]) -> str:
     cells = ["demonstrations"] + ["-"] * (len(head) - 1)
     for key in ("return", "terminated_return", "feasible_return"):
         if key in expert:
-            cells[head.index(key.replace("_", " "))] = short(expert[key], expert[key])
+            cells[head.index(lookup(key).label)] = short(expert[key], expert[key])
     if "violation_rate_step" in expert:
         cells[head.index("violating steps")] = f"{100 * expert['violation_rate_step']:.3f} %"
     return line(cells)
@@ -171,10 +172,10 @@ def charges_nothing(run: Record) -> bool:
 COUNT = Column("seeds", lambda runs, agent: str(len(runs)))
 STEPS = Column("steps", steps_cell)
 RETURN = Column("return", mean_cell("return"))
-TERMINATED = Column("terminated return", mean_cell("terminated_return"))
+TERMINATED = Column("return before violation", mean_cell("terminated_return"))
 FEASIBLE = Column("feasible return", mean_cell("feasible_return"))
 EPISODES = Column("violating episodes (95 % at most)", episodes_cell)
-SEEDS = Column("terminated return (violating episodes) of each seed", seeds_cell("terminated_return"))
+SEEDS = Column("return before violation (violating episodes) of each seed", seeds_cell("terminated_return"))
 OVER = Column("over demonstrations", ratio_cell)
 COMPARISON = (
     COUNT,
@@ -200,7 +201,7 @@ EVERY_SEED = (
     Column("violating steps, stopped at the first", percent_cell("violation_rate_terminated", spread=False)),
     EPISODES,
     Column("begin in violation", percent_cell("initial_violation_rate", spread=False)),
-    SEEDS.called("terminated return of each seed"),
+    SEEDS.called("return before violation of each seed"),
     OVER,
 )
 """Columns of a table with a row per label."""

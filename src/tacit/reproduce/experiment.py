@@ -76,7 +76,7 @@ class Beside:
     """Text of the column by label."""
     note: str = ""
     over: Mapping[str, float] = field(default_factory=dict)
-    """Reference returns by label. If given, the column shows the mean terminated return divided by them."""
+    """Reference returns by label. If given, the column shows the mean return before violation divided by them."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Axis:
 
     label: str = ""
     panels: Mapping[str, Number] = field(default_factory=dict)
-    """A panel per number; empty: terminated return and violations."""
+    """A panel per number; empty: return before violation and violations."""
     expert: Mapping[str, Number] = field(default_factory=dict)
     """The demonstrators' numbers to draw, by the title of the panel."""
     log: bool = False

@@ -4,7 +4,7 @@ curves     return and violations during training: a column per group, a line per
 seeds      the same with a line per seed
 driving    the same for the highway: means, each seed thinly, the expert
 values     numbers of finished runs against the value of their group
-changes    a dot per seed: terminated return over the demonstrations', and violating episodes
+changes    a dot per seed: return before violation over the demonstrations', and violating episodes
 
 A method has the same colour everywhere. What is missing is written into the figure.
 """
@@ -29,12 +29,12 @@ METHOD_COLOURS = {"mce": 0, "gacl": 1, "me-icrl": 2, "vicrl": 3, "bc2l": 4, "irl
 REFERENCE_DASHES = {"ppo": (0, (1, 1.5)), "rcpo": (0, (6, 1.5, 1.5, 1.5)), "bc": (0, (3, 3))}
 REFERENCE_DASHES |= {"expert": (0, (5, 1.5, 1, 1.5, 1, 1.5))}
 PANELS: dict[str, Number] = {
-    "terminated return": number("stochastic", "terminated_return"),
+    "return before violation": number("stochastic", "terminated_return"),
     "violating steps, %": number("stochastic", "violation_rate_step", scale=100.0),
     "violating episodes, %": number("stochastic", "violation_rate_episode", scale=100.0),
 }
 """Panels of a `values` figure by default."""
-PANELS_EXPERT: dict[str, Number] = {"terminated return": number("expert", "return")}
+PANELS_EXPERT: dict[str, Number] = {"return before violation": number("expert", "return")}
 
 
 def look(row: str, rows: Sequence[str]) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _expert_levels(results: Results, places: Mapping[str, float], of: Number | N
 
 
 def changes(experiment: Experiment, results: Results) -> bytes:
-    """Terminated return over that of the demonstrations, and violating episodes: a dot per seed, a line per row."""
+    """Return before violation over the demonstrations', and violating episodes: a dot per seed, a line per row."""
     rows = list(experiment.rows)
 
     def ratio(run: Record) -> float:
@@ -273,7 +273,7 @@ def changes(experiment: Experiment, results: Results) -> bytes:
                 right.plot(broken, heights, "o", **dots)
         left.set_yticks(range(len(rows)), rows)
         left.invert_yaxis()
-        left.set_xlabel("terminated return over the demonstrations'")
+        left.set_xlabel("return before violation over the demonstrations'")
         right.set_xlabel("violating episodes, %")
         left.legend(loc="lower left")
         drawing.tight_layout()

@@ -38,7 +38,7 @@ NUMBERS: dict[str, Number] = {
     "violating steps, %": VIOLATING,
     "violating episodes, %": number("exact", "violation_rate_episode", scale=100.0),
     "violations beyond the expert's (discounted visits)": number("exact", "excess_violation_occupancy"),
-    "terminated return, sampled (no start violates: the feasible return is the same)": number(
+    "return before violation, sampled (no start violates: the feasible return is the same)": number(
         "stochastic", "terminated_return"
     ),
     "violating steps, stopped at the first, sampled, %": number("stochastic", "violation_rate_terminated", scale=100.0),

@@ -43,7 +43,7 @@ def _ratio(run: Record) -> float | None:
 
 
 VIOLATING = number("stochastic", "violation_rate_episode", scale=100.0)
-RATIO = Score("terminated return over demonstrations", _ratio, (0.25, 0.5, 0.75, 0.9, 1.0))
+RATIO = Score("return before violation over demonstrations", _ratio, (0.25, 0.5, 0.75, 0.9, 1.0))
 BROKEN = Score("violating episodes, %", VIOLATING, (0.0, 1.0, 5.0, 20.0), less_is_better=True, digits=1)
 
 

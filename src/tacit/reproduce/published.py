@@ -25,7 +25,7 @@ EARLIER_EXPERTS = {"Ant": 8034.0, "HalfCheetah": 4387.0, "Swimmer": 801.0, "Walk
 """Returns of the demonstrations of earlier work (Liu et al. 2022); HalfCheetah's is twice the mean of a file whose
 episodes are half as long."""
 EXPERTS = {"Ant": 13454.0, "HalfCheetah": 5384.0, "Swimmer": 836.0, "Walker": 2330.0, "Pendulum": 89.9}
-"""Terminated return of the experts that made our demonstrations (results/table-experts.json)."""
+"""Return before violation of the experts that made our demonstrations (results/table-experts.json)."""
 GOALS = {
     "Ant": "7338, 1 % / 1.0 of our expert, 0",
     "HalfCheetah": "4085, 1 % / 1.2 of the demonstrations, 0",
@@ -33,7 +33,7 @@ GOALS = {
     "Walker": "1700, 2 % / 1858 and 0.95 of our expert, 1 %",
     "Pendulum": "80, 5 % / 88, 2 %",
 }
-"""Goals (to reach / to aim for): the least terminated return and the most violating episodes."""
+"""Goals (to reach / to aim for): the least return before violation and the most violating episodes."""
 BESIDE_ROBOTS = (
     Beside("stochastic policy over our expert", over=EXPERTS),
     Beside(

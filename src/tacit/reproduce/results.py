@@ -52,7 +52,7 @@ class Record(RunRecord, total=False):
     exact: Evaluation
     """Numbers computed from a known model instead of sampled."""
     demonstrations: float
-    """Terminated return of the demonstrations, in records of schema 1."""
+    """Return before violation of the demonstrations, in records of schema 1."""
     typical: float
     """Median return of the demonstrations."""
     slip: float

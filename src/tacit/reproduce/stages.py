@@ -41,6 +41,7 @@ from tacit.errors import RunFailed
 from tacit.policy import Policy
 from tacit.reproduce import figures, overall, tables
 from tacit.reproduce.experiment import METHODS, REFERENCES, Experiment, Group, Row, Staged, robot, shortened
+from tacit.reproduce.frozen import OTHER_SEED, frozen, paths_of
 from tacit.reproduce.records import group_of
 from tacit.reproduce.results import Missing, Record, Results
 from tacit.run import Run, storage
@@ -93,7 +94,6 @@ class Noise(Staged):
 # ---------------------------------------------------------------------------------------------------------------------
 # Frozen costs
 
-SHIFT = 1000
 SOURCE = "Ant"
 TARGETS = ("Point", "BrokenAnt")
 X_ALONE = ", x alone"
@@ -101,7 +101,6 @@ INPUTS = {"": ["x_position", "y_position"], X_ALONE: ["x_position"]}
 """Inputs of the costs, by the suffix of the row's name."""
 BUDGET = ", budget"
 """Suffix of the name of a row whose agents are charged the cost itself (`retrain.Config.charge`)."""
-COST_LATER = "(a cost that is still to be learned)"
 TRANSFER_GROUPS = (TARGETS[0], TARGETS[0] + X_ALONE, TARGETS[1], SOURCE, SOURCE + X_ALONE)
 
 
@@ -111,11 +110,10 @@ class FrozenCost(Staged):
 
     def fresh(self, group: str, name: str, finished: Sequence[Task], source: str, seed: int, quick: bool) -> Job:
         """A fresh agent with the cost that a finished run of that row and seed learned."""
-        paths = {(task.job.label, task.job.seed): str(task.path) for task in finished}
         learned = name.removesuffix(BUDGET)
-        settings = {"cost": paths.get((f"{source}: {learned}", seed), COST_LATER), "free": True}
-        row = Row("retrain", settings={**settings, "charge": "excess" if learned == name else "budget"})
-        return self.job(group, name, row, SHIFT + seed, quick, robot(group))
+        charge = {"charge": "excess" if learned == name else "budget"}
+        row = frozen(charge, paths_of(finished).get((f"{source}: {learned}", seed)))
+        return self.job(group, name, row, OTHER_SEED + seed, quick, robot(group))
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ ROBOTS = Tuning(
         "over demonstrations": lambda runs: f"{np.mean([_stopped(run) for run in runs]):.3f}",
         "violating episodes": _violating_episodes,
     },
-    marks={"terminated return": lambda run: run["stochastic"]["terminated_return"]},
+    marks={"return before violation": lambda run: run["stochastic"]["terminated_return"]},
 )
 
 

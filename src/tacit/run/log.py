@@ -28,6 +28,11 @@ def say(text: str) -> None:
         logger.info(text)
 
 
+def quiet() -> bool:
+    """Whether remarks are unwanted (-q)."""
+    return not logger.isEnabledFor(NORMAL)
+
+
 class _Lines(logging.Handler):
     """Write each message as a line on the present stderr."""
 

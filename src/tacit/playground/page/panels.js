@@ -109,11 +109,11 @@ function inWords(scene, result, marks) {
   const costs = result.cost.flat().filter((value) => value !== null);
   const top = Math.max(...costs);
   if (!(top > 1e-6)) return `${from}nothing needs to cost anything. What was shown is what an agent without constraints would do, as far as the budget can tell.`;
-  const dear = costs.filter((value) => value > 0.05 * top).length;
+  const costly = costs.filter((value) => value > 0.05 * top).length;
   const at = result.cost.flatMap((row, r) => row.map((value, c) => [value ?? -1, r, c])).sort((a, b) => b[0] - a[0])[0];
   const open = marks.unsure + marks.never;
   const rest = open ? ` Of ${costs.length} cells, ${open} ${open === 1 ? "is" : "are"} not known.` : "";
-  return `${from}${dear} cell${dear === 1 ? "" : "s"} must cost something; the highest cost (row ${at[1]}, column ${at[2]}) is worth ${number(top)} steps.${rest}`;
+  return `${from}${costly} cell${costly === 1 ? "" : "s"} must cost something; the highest cost (row ${at[1]}, column ${at[2]}) is worth ${number(top)} steps.${rest}`;
 }
 
 /** How the answer compares with what was hidden. */
