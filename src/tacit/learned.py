@@ -253,7 +253,7 @@ class Learned:
 
     def retrain(
         self,
-        charge: Literal["excess", "set", "price", "budget", "raw"] = "excess",
+        charge: Literal["soft", "excess", "set", "price", "budget", "raw"] = "soft",
         *,
         env: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
@@ -264,7 +264,7 @@ class Learned:
         """A fresh agent from nothing on the frozen cost: what `tacit retrain` and `tacit transfer` do.
 
         Args:
-            charge: The cost as a set of forbidden steps with a soft edge (excess) or a hard one (set), or as a price:
+            charge: The cost as a set of forbidden steps with a soft edge (soft) or a hard one (set), or as a price:
                 --as of the commands.
             env: Another environment that has the inputs of the cost; without it, that of the run.
             env_kwargs: Options of the other environment.

@@ -19,6 +19,7 @@ from tacit import launch
 from tacit.cli import main
 from tacit.cost import Inputs, LearnedCost, load_cost, quality
 from tacit.errors import UserError
+from tacit.explain.alarms import alarms
 from tacit.forward import retrain
 from tacit.run import Run, storage
 from tacit.sweep import Job, prepare
@@ -93,6 +94,13 @@ def source_run(out: Path, cost: LearnedCost | None = None, env: str = LINE, seed
     return run
 
 
+class Given:
+    """A cost that has these values, whatever it is asked about."""
+
+    def __init__(self, costs: np.ndarray) -> None:
+        self.of_steps = lambda obs, act, next_obs: costs
+
+
 def folders(out: Path) -> list[Path]:
     return sorted(out.glob("retrain-*"))
 
@@ -116,6 +124,18 @@ def test_excess_is_free_for_demonstrations_and_1_at_most(tmp_path):
     assert raw[2] > 0
     calibrated = retrain.charge_of(replace(fence(), threshold=2.5), source, retrain.Config(charge="excess"))
     assert calibrated.threshold == 2.5
+
+
+def test_a_soft_edge_rises_up_to_the_threshold_and_beyond(tmp_path):
+    """At the threshold 0.5 it is EDGE, at half of it a quarter of EDGE, and at the highest tried cost 1."""
+    charge = retrain.charge_of(fence(), source_run(tmp_path), retrain.Config(charge="soft"))
+    costs = np.array([0.0, 0.25, 0.5, 2.75, 5.0, 9.0])
+    charged = charge.of(Given(costs))(*[np.zeros((len(costs), 1), np.float32)] * 3)
+    edge, top = retrain.EDGE, charge.top
+    beyond = edge + (1 - edge) * (2.75 - 0.5) / (top - 0.5)
+    assert charged == pytest.approx([0.0, edge / 4, edge, beyond, 1.0, 1.0], rel=1e-3)
+    nothing = replace(charge, threshold=6.0).of(fence())(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+    assert nothing.tolist() == [0.0]  # as with the other sets, a cost that forbids nothing charges nothing
 
 
 def test_a_cost_that_forbids_nothing_is_refused(tmp_path):
@@ -332,9 +352,26 @@ def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
     assert table["nothing"]["return"]["value"] > table["fence"]["return"]["value"]
 
 
+def test_whether_it_obeys_is_told_without_the_truth(trained):
+    """The agent that nothing is charged goes left, where the cost forbids nearly all; the others keep to it."""
+    obedience = {name: summary["obedience"] for name, (_, summary) in trained.items()}
+    assert obedience["nothing"]["above"]["value"] == 1.0
+    assert obedience["nothing"]["above"]["low"] > 0.75
+    for name in ("fence", "set"):
+        assert obedience[name]["above"]["value"] <= 0.1
+    assert obedience["fence"]["demonstrations"]["value"] == 0.0
+    assert "demonstrations" not in obedience["plane"]  # another task: nothing to compare with
+    raised = {name: [one.name for one in alarms(summary, [])] for name, (_, summary) in trained.items()}
+    assert "not obeyed" in raised["nothing"]
+    assert "not obeyed" not in raised["fence"]
+    # It goes where reward draws agents, and no demonstrator has been there.
+    assert trained["nothing"][1]["joint_test"]["p"] < 0.01
+    assert trained["fence"][1]["joint_test"]["p"] > 0.01
+
+
 def test_the_folder_says_what_was_tested(trained):
     run, summary = trained["fence"]
-    assert summary["source"]["charge"]["kind"] == "excess"
+    assert summary["source"]["charge"]["kind"] == "soft"
     hard = trained["set"][1]
     assert hard["source"]["charge"]["kind"] == "set"
     assert "A step that costs more than 0.5 or lies outside of what was seen of x is forbidden" in hard["statement"]

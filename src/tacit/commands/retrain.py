@@ -3,7 +3,7 @@
   tacit retrain RUN [--steps N] [--seed S]
 
 This tests whether the cost works without the policy that it was learned with. The agent starts untrained, with another
-seed. By default the cost is a set of forbidden steps with a soft edge (--as excess). The agent keeps to it as the
+seed. By default the cost is a set of forbidden steps with a soft edge (--as soft). The agent keeps to it as the
 reference `rcpo` keeps to the true constraint. The same command again skips a finished test and resumes an interrupted
 one.
 
@@ -45,11 +45,11 @@ class FreshAgent:
     which: Literal["cost", "map"] = "cost"
     """Use the cost that drove the policy, or the additive map."""
     charge: Annotated[
-        Literal["excess", "set", "price", "budget", "raw"], tyro.conf.arg(name="as", aliases=["--charge"])
-    ] = "excess"
-    """How the cost is used. set: steps above its threshold are forbidden. excess: the same with a soft edge. price: the
-    agent maximises reward - price x cost. For comparison: the mean cost of demonstrations as budget (budget), or the
-    settings' own (raw)."""
+        Literal["soft", "excess", "set", "price", "budget", "raw"], tyro.conf.arg(name="as", aliases=["--charge"])
+    ] = "soft"
+    """How the cost is used. set: steps above its threshold are forbidden. soft: the same with a soft edge. price: the
+    agent maximises reward - price x cost. For comparison: an edge that begins at the threshold (excess), the mean cost
+    of demonstrations as budget (budget), or the settings' own (raw)."""
     margin: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE"), NO_DEFAULT] = ()
     """Make the cost more cautious: what it forbids reaches out so much further, in units of each input. `tacit explain`
     suggests one."""

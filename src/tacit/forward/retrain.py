@@ -8,9 +8,11 @@ The agent knows the reward and the frozen cost, nothing else; what counts is how
 A learned cost is rarely 0 anywhere. Under a budget of 0 a multiplier would grow for ever and drown the reward, so that
 `charge` (on the command line: --as) says what the agent is charged for a step of cost c, and what it may spend:
 
-    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0: a set with a soft edge. top is the largest
-             cost of what the run's learner tried. Nothing that a demonstration usually does costs anything, and the
-             most expensive state costs 1, like the true cost
+    soft     k = EDGE (c / tau)^2 up to tau, then a straight line from EDGE to 1 at c = top, with a budget of 0: a set
+             with a soft edge on both sides. top is the largest cost of what the run's learner tried. What demonstrators
+             usually do costs next to nothing. To pass near the edge costs little, to stay there much: without this an
+             agent rides along the threshold, which lies a little beyond the demonstrations
+    excess   k = min(max(0, c - tau) / (top - tau), 1), with a budget of 0: the same without the part below tau
     set      1 if the step is forbidden, else 0, with a budget of 0: the agent keeps to the set as `rcpo` keeps to the
              true constraint. Forbidden is c > tau, and what the cost knows nothing about: inputs that are not finite,
              or well outside of everything that its run has seen
@@ -58,6 +60,10 @@ SAMPLES = "samples.safetensors"
 SEEKERS = "seekers.safetensors"
 """What agents without constraint did, from the run of the cost; for the joint test."""
 LABEL = "fresh agent"
+SETS = ("soft", "excess", "set")
+"""Charges for which steps are forbidden or not, with a soft or a hard edge."""
+EDGE = 0.02
+"""Charge at the threshold, with a soft edge. Fifty steps there cost an agent about as much as a violation."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +78,14 @@ class Config(references.Settings, ppo_lagrangian.Config):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: bool = False
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Literal["excess", "set", "price", "budget", "raw"] = "excess"
-    """How the cost is used: as a set of forbidden steps with a soft edge (excess) or a hard one (set), as a price on
-    top of the reward (price), with the mean cost of a demonstrated step as budget (budget), or with the budget of the
-    settings (raw)."""
+    charge: Literal["soft", "excess", "set", "price", "budget", "raw"] = "soft"
+    """How the cost is used: as a set of forbidden steps with a soft edge (soft), one that begins at the threshold
+    (excess) or a hard one (set), as a price on top of the reward (price), with the mean cost of a demonstrated step as
+    budget (budget), or with the budget of the settings (raw)."""
     price: float = 0.0
     """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
     threshold: float | None = None
-    """Cost above which a step is forbidden, for charge "set" and "excess"; None: that of the cost, or the usual one."""
+    """Cost above which a step is forbidden, if the cost is used as a set; None: that of the cost, or the usual one."""
     unknown: Literal["forbidden", "free"] = "forbidden"
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""
@@ -114,23 +120,25 @@ class Charge:
     @property
     def nothing(self) -> bool:
         """Whether the learner tried nothing that costs more than the threshold: nothing would be forbidden."""
-        return self.kind in ("excess", "set") and not self.top > self.threshold
+        return self.kind in SETS and not self.top > self.threshold
 
     def of(self, cost: Cost) -> ppo_lagrangian.CostFunction:
         """The function (obs, act, next_obs) -> charge."""
         if self.kind == "set":
             return self._forbidden(cost)
-        if self.kind != "excess":
+        if self.kind not in SETS:
             return cost.of_steps
         if self.nothing:
             return lambda obs, act, next_obs: np.zeros(len(obs))
-        width = self.top - self.threshold
+        tau, width = self.threshold, self.top - self.threshold
+        edge = EDGE if self.kind == "soft" else 0.0
 
-        def excess(obs: Array, act: Array, next_obs: Array) -> Array:
-            over = np.asarray(cost.of_steps(obs, act, next_obs), dtype=np.float64) - self.threshold
-            return np.clip(over / width, 0.0, 1.0)
+        def charged(obs: Array, act: Array, next_obs: Array) -> Array:
+            costs = np.asarray(cost.of_steps(obs, act, next_obs), dtype=np.float64)
+            near = np.clip(costs / tau, 0.0, 1.0) ** 2 if tau > 0 else np.zeros(len(costs))
+            return edge * near + (1.0 - edge) * np.clip((costs - tau) / width, 0.0, 1.0)
 
-        return excess
+        return charged
 
     def _forbidden(self, cost: Cost) -> ppo_lagrangian.CostFunction:
         judge = Judge(cost, seen_of(cost, self.seen))
@@ -354,11 +362,11 @@ def train(
 def engine_of(config: Config, charge: Charge) -> Config:
     """The settings of the engine for a charge.
 
-    Only a set (and the excess) is 0 where nothing is forbidden. A cost that is positive everywhere would end the income
-    everywhere (`forfeit`), so the other charges have an additive price: a constant one, or that of Tessler's RCPO with
-    its ascent by sums.
+    Only a set, with a hard or a soft edge, is nearly 0 where nothing is forbidden. A cost that is positive everywhere
+    would end the income everywhere (`forfeit`), so the other charges have an additive price: a constant one, or that of
+    Tessler's RCPO with its ascent by sums.
     """
-    if charge.kind in ("set", "excess"):
+    if charge.kind in SETS:
         return config
     settings = replace(config, forfeit=0.0)
     if charge.kind == "price":
@@ -378,11 +386,12 @@ def _statement(cost: Cost, env_id: str, charge: Charge) -> str:
     spent = {
         "set": f"A step that costs more than {charge.threshold:.4g}{beyond} is forbidden.",
         "price": f"It pays {charge.price:.4g} per unit of cost.",
+        "soft": f"It is charged little up to {charge.threshold:.4g}, then more, 1 from {charge.top:.4g} on.",
         "excess": f"It is charged what exceeds {charge.threshold:.4g}, 1 for a cost of {charge.top:.4g} or more.",
         "budget": f"It may spend what a demonstrated step costs on average, {charge.budget:.4g}.",
         "raw": "It is charged the cost itself.",
     }
     nothing = "The cost forbids nothing that its learner tried" + (
-        ": nothing is charged." if charge.kind == "excess" else f". {spent[charge.kind]}"
+        ": nothing is charged." if charge.kind in ("soft", "excess") else f". {spent[charge.kind]}"
     )
     return f"{text} {nothing if charge.nothing else spent[charge.kind]}"

@@ -464,14 +464,14 @@ class Retrain(ReferencesSettings, PpoLagrangian, total=False):
     """The cost that drove the policy, or its additive map (if the run has one)."""
     shared: Annotated[bool, False]
     """If the environment lacks some inputs of an additive cost, use the part that reads the others."""
-    charge: Annotated[Literal["excess", "set", "price", "budget", "raw"], "excess"]
-    """How the cost is used: as a set of forbidden steps with a soft edge (excess) or a hard one (set), as a price on
-    top of the reward (price), with the mean cost of a demonstrated step as budget (budget), or with the budget of the
-    settings (raw)."""
+    charge: Annotated[Literal["soft", "excess", "set", "price", "budget", "raw"], "soft"]
+    """How the cost is used: as a set of forbidden steps with a soft edge (soft), one that begins at the threshold
+    (excess) or a hard one (set), as a price on top of the reward (price), with the mean cost of a demonstrated step as
+    budget (budget), or with the budget of the settings (raw)."""
     price: Annotated[float, 0.0]
     """Reward per unit of cost for charge "price"; 0: the price at which the cost was learned."""
     threshold: Annotated[float | None, None]
-    """Cost above which a step is forbidden, for charge "set" and "excess"; None: that of the cost, or the usual one."""
+    """Cost above which a step is forbidden, if the cost is used as a set; None: that of the cost, or the usual one."""
     unknown: Annotated[Literal["forbidden", "free"], "forbidden"]
     """Whether a set forbids what lies well outside of everything that the run of the cost has seen. Inputs that are not
     finite are always forbidden."""

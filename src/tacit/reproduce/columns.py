@@ -166,7 +166,9 @@ NOTE_FREE = "° The frozen cost forbids nothing that its learner tried, so this 
 def charges_nothing(run: Record) -> bool:
     """Whether the run is of a fresh agent whose frozen cost forbids nothing."""
     charge = (run.get("source") or {}).get("charge")
-    return charge is not None and charge["kind"] in ("excess", "set") and not charge["top"] > charge["threshold"]
+    return (
+        charge is not None and charge["kind"] in ("soft", "excess", "set") and not charge["top"] > charge["threshold"]
+    )
 
 
 COUNT = Column("seeds", lambda runs, agent: str(len(runs)))

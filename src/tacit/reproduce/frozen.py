@@ -50,7 +50,7 @@ from tacit.sweep import Job, Task
 COST_LATER = "(a cost that is still to be learned)"
 DEMOS_LATER = "(demonstrations of the first task)"
 TRUE, NONE, BOX = "rcpo", "ppo", "box"
-ENDINGS = {"": "excess", ", set": "set", ", price": "price"}
+ENDINGS = {"": "soft", ", set": "set", ", price": "price"}
 """How a cost is used, by the ending of the row's name."""
 INVERSE = ("mce", "gacl", "me-icrl", "vicrl", "bc2l", "irl-correction")
 VELOCITY = ("HalfCheetahVelocity", "HopperVelocity", "SwimmerVelocity")
