@@ -1,7 +1,7 @@
 """python -m benchmarks [NAME ...]: all of ours, or the named one (arguments after the name go to it).
 
-`import-learning` takes minutes, `alarms`, `binding`, `suspects` and `methods` an hour and `engine` hours; those that
-compare with Stable-Baselines3 need `pip install '.[sb3]'` and hours. They run only by name.
+`import-learning` takes minutes, `alarms`, `binding`, `fresh-agents`, `suspects` and `methods` an hour and `engine`
+hours; those that compare with Stable-Baselines3 need `pip install '.[sb3]'` and hours. They run only by name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NAMES = (
     "binding",
     "suspects",
     "alarms",
+    "fresh-agents",
     "sb3-speed",
     "sb3-quality",
 )
