@@ -1,11 +1,11 @@
 """Do agents from nothing keep to a cost that was learned from other demonstrations, and is it known without the truth?
 
-    python -m benchmarks fresh-agents [--only WORD ...] [--seeds 202,203] [--runs FOLDER] [--out results/bench-fresh-agents.json]
+    python -m benchmarks fresh-agents [--only WORD ...] [--seeds 202,203] [--runs FOLDER] [--out FILE]
 
-For each task of `benchmarks.alarms`, with 40 fresh scripted demonstrations: `tacit learn mce` with the default settings,
-then agents from nothing with its frozen cost, charged in several ways (CHARGES), and one that is told the true cost
-(rcpo). Beside the violating episodes stands what the run says without the truth (`tacit.forward.obedience`). A task and
-seed that is in the file already is not made again.
+For each task of `benchmarks.alarms`, with 40 fresh scripted demonstrations: `tacit learn mce` with the default
+settings, then agents from nothing with its frozen cost, charged in several ways (CHARGES), and one that is told the
+true cost (rcpo). Beside the violating episodes stands what the run says without the truth
+(`tacit.forward.obedience`). A task and seed that is in the file already is not made again.
 """
 
 from __future__ import annotations
@@ -64,24 +64,22 @@ def measure(case: Case, runs: Path) -> dict[str, Any]:
     return found
 
 
+def in_short(cell: dict[str, Any]) -> str:
+    """Violating episodes (return) of one agent."""
+    return "refused" if "refused" in cell else f"{cell['violating episodes']['value']:.0%} ({cell['return']:.3g})"
+
+
 def report(rows: list[dict[str, Any]]) -> None:
     """One line a task, then how many fresh agents that violate raise an alarm."""
     for row in rows:
-        cells = []
-        for name in ("mce", *CHARGES, "rcpo"):
-            cell = row[name]
-            text = (
-                "refused" if "refused" in cell else f"{cell['violating episodes']['value']:.0%} ({cell['return']:.3g})"
-            )
-            cells.append(f"{name} {text}")
-        print(f"{row['task']}, seed {row['seed']}: {', '.join(cells)}")
+        cells = (f"{name} {in_short(row[name])}" for name in ("mce", *CHARGES, "rcpo"))
+        print(f"{row['task']}, seed {row['seed']}: {', '.join(cells)}", flush=True)
     fresh = [row[CHARGES[0]] for row in rows if "refused" not in row[CHARGES[0]]]
     bad = [one for one in fresh if one["violating episodes"]["value"] > BAD]
     good = [one for one in fresh if one["violating episodes"]["value"] <= BAD]
-    print(
-        f"{sum(bool(one['alarms']) for one in bad)} of {len(bad)} fresh agents that violate in more than {BAD:.0%} alarm"
-    )
-    print(f"{sum(bool(one['alarms']) for one in good)} of {len(good)} others")
+    alarmed = [sum(bool(one["alarms"]) for one in part) for part in (bad, good)]
+    print(f"alarms at {alarmed[0]} of {len(bad)} fresh agents that violate in more than {BAD:.0%} of episodes")
+    print(f"and at {alarmed[1]} of {len(good)} others")
 
 
 def main(arguments: list[str]) -> None:
