@@ -98,12 +98,6 @@ class Method(Saving, trainer.Method):
         """
         return forward, evidence, {}
 
-    def probe(
-        self, env: VectorEnv, config: Any, state: Any, expert: Expert, rng: np.random.Generator
-    ) -> tuple[Any, Metrics]:
-        """Before a forward phase: train another agent against the present cost, if one is due."""
-        return state, {}
-
     def bootstrap_steps(self, config: Any) -> int:
         """Environment steps of the nominal policy."""
         return int(config.bootstrap_steps)
@@ -234,7 +228,6 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     """Lines 4 to 7: a forward phase with the present cost, and an inverse step."""
     started = time.perf_counter()
     rng = generator(state)
-    state, probed = method.probe(env, config, state, expert, rng)
     cost = method.charged(config, state, rng)
     first = method.before_forward(config, state, rng)
     ending = method.terminal_cost(config, state, expert)
@@ -250,7 +243,7 @@ def iterate(method: Method, env: VectorEnv, config: Any, state: Any, expert: Exp
     evidence = Evidence(expert, phase, rollouts, charged)
     state, inverse = inverse_step(method, config, replace(state, forward=forward), evidence, rng)
     now = time.perf_counter()
-    return state, metrics | probed | inverse | {
+    return state, metrics | inverse | {
         "time/inverse_seconds": now - between,
         "time/iteration_seconds": now - started,
         "time/fps": steps_made / (now - started),

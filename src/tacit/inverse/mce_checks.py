@@ -28,8 +28,6 @@ HISTORY = History(
         "inverse_first": True,
         "features": "network",
         "tempted_steps": 49_152,
-        "probes": 0,
-        "probe_steps": 98_304,
         "objects": "auto",
     },
     retired={
@@ -77,8 +75,7 @@ def check_settings(config: Config) -> None:
 
 
 def _check_terms(config: Config) -> None:
-    agent.check_ranges(config, ("tempted_steps", "probes"), 0)
-    agent.check_ranges(config, ("probe_steps",), 1)
+    agent.check_ranges(config, ("tempted_steps",), 0)
     agent.check_ranges(config, ("expert_square", "learner_square"), 0, open_low=True)
     if config.start != "clone":
         raise UserError('a cost of terms compares with a clone of the demonstrations: use start "clone"')

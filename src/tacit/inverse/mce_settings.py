@@ -57,8 +57,3 @@ class Terms:
     tempted_steps: int = 49_152
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. At most
     a tenth of a run; the bootstrap takes at most a fifth."""
-    probes: int = 0
-    """Number of fresh agents that are trained from nothing against the present cost, to show what it leaves open. They
-    are trained after half of the run; 0: none."""
-    probe_steps: int = 98_304
-    """Environment steps of each probe, out of those of the run. At most a fifth of a run."""

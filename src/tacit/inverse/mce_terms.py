@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.forward import agent, collect, nets, ppo_lagrangian
-from tacit.inverse import probes, samples, screen, terms, trials
+from tacit.inverse import samples, screen, terms, trials
 from tacit.inverse.loop import Evidence, no_cost
 from tacit.inverse.samples import Expert, Phase
 from tacit.inverse.terms import Fitted, Table
@@ -49,7 +49,7 @@ FIRST_SHARE, LAST_SHARE = 0.2, 0.3
 """Shares of the nominal agent's training whose steps stand for a beginner, and for the agent: its last behaviour."""
 CLEARANCE = 0.5
 """How far the learner keeps from the edge of the cost, in usual steps. Time is not finer, and edges are not sharper."""
-KEPT = ("beginners", "steps", "probed", "probes")
+KEPT = ("beginners", "steps")
 """Arrays of the first inverse step that later ones need."""
 SEEKER_ROWS = 8192
 """Number of steps to keep of the nominal and of the tempted agent, each."""
@@ -99,10 +99,10 @@ def reward_seekers(
     environments, random numbers and a count of steps that go on where the tempted clone has left them.
     """
     last = nominal[-max(1, round(LAST_SHARE * len(nominal))) :]
-    random = samples.returns_of(nominal[:1], horizon)
+    random = returns_of(nominal[:1], horizon)
     held, kept = warmed(env, config, forgiving_clone(env, config, clone, random, horizon))
-    cloned = samples.returns_of(kept, horizon)
-    best = samples.returns_of(last, horizon)
+    cloned = returns_of(kept, horizon)
+    best = returns_of(last, horizon)
     best = best if demonstrated is None else min(best, demonstrated)
     if cloned - random < WORTH_CLONING * (best - random):
         # Too few demonstrations to clone: the copy has neither their skill nor their style.
@@ -117,8 +117,8 @@ def reward_seekers(
     metrics = {
         "seekers/random_return": random,
         "seekers/cloned_return": cloned,
-        "seekers/nominal_return": samples.returns_of(last, horizon),
-        "seekers/tempted_return": samples.returns_of(rollouts[len(rollouts) // 2 :], horizon),
+        "seekers/nominal_return": returns_of(last, horizon),
+        "seekers/tempted_return": returns_of(rollouts[len(rollouts) // 2 :], horizon),
         "seekers/noise": 0.0 if noise is None else float(noise.mean()),
     }
     return state, list(last), rollouts[len(rollouts) // 2 :], metrics
@@ -131,7 +131,7 @@ def forgiving_clone(
 
     def tried(state: ppo_lagrangian.State) -> tuple[ppo_lagrangian.State, float]:
         state, _, rollout = ppo_lagrangian.iterate(env, config, state, no_cost, 0.0, hold_policy=True)
-        return state, samples.returns_of([rollout], horizon)
+        return state, returns_of([rollout], horizon)
 
     state, usual = tried(clone)
     own = _log_std(clone)
@@ -172,6 +172,12 @@ def _with_log_std(state: ppo_lagrangian.State, log_std: Any) -> ppo_lagrangian.S
     params = state.agent.params
     params = nets.Params(nets.Actor(params.actor.net, jnp.asarray(log_std, jnp.float32)), params.critics)
     return replace(state, agent=replace(state.agent, params=params))
+
+
+def returns_of(rollouts: Sequence[collect.Rollout], horizon: int) -> float:
+    """Mean return of an episode, from pieces of episodes: mean reward of a step times mean length (renewal reward)."""
+    steps, ends = sum(map(len, rollouts)), sum(int(rollout.done.sum()) for rollout in rollouts)
+    return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))
 
 
 def competence(reached: float, metrics: Mapping[str, float], expert: Expert) -> float:
@@ -220,9 +226,7 @@ def inverse_step(config: Config, state: State, seen: Evidence, number: int) -> t
     elif number > 1:
         agents, done = comparison(config, state, expert, None), state.steps / config.total_steps
         tries = tries.after(agents, data.learner[-LEARNER_ROWS:], number, done)
-    searched = searched or tries.changed == number or probes.is_new(state)
-    if probes.is_new(state):
-        state = replace(state, params=state.params | {"probed": np.array([probes.count(state), 0.0], np.float32)})
+    searched = searched or tries.changed == number
     fitted = terms.search(data, before, tries.in_force, tries.aside) if searched else terms.refit(data, before)
     fitted = replace(fitted, tables=tuple(_rounded(table) for table in fitted.tables))
     price = state.price if number else FIRST_PRICE
@@ -287,7 +291,7 @@ def income(seen: Evidence) -> float:
     theirs = seen.expert.mean_return
     if not theirs:
         return 0.0
-    return (samples.returns_of(seen.rollouts, seen.expert.horizon) - theirs) / abs(theirs)
+    return (returns_of(seen.rollouts, seen.expert.horizon) - theirs) / abs(theirs)
 
 
 def comparison(
@@ -298,15 +302,10 @@ def comparison(
     every = -(-len(expert.rows) // MOST_EXPERT_ROWS)
     folds = screen.folds_of(expert.lengths)
     parts, shares = [state.nominal[:, columns]], [1.0]
-    if "probes" in state.params:
-        # Each probe has the mass of one of the two agents that follow the reward alone.
-        shown = np.asarray(state.params["probes"])
-        part = len(shown) / (len(shown) + len(state.nominal))
-        parts, shares = [*parts, shown[:, columns]], [1.0 - part, part]
     if phase is not None:
         earlier = state.replay[1 - LEARNER_PHASES :, :, columns].reshape(-1, len(columns))
         parts += [np.concatenate([earlier, samples.thinned(phase.rows, LEARNER_ROWS)[:, columns]])]
-        shares = [*((1.0 - share) * one for one in shares), share]
+        shares = [1.0 - share, share]
     weight = np.concatenate([np.full(len(p), s / len(p)) for p, s in zip(parts, shares, strict=True)])
     return screen.Samples(
         expert.rows[::every, columns].astype(np.float64),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.cost import Inputs, LearnedCost
 from tacit.forward import ppo_lagrangian
-from tacit.inverse import loop, mce_checks, mce_terms, probes, samples
+from tacit.inverse import loop, mce_checks, mce_terms, samples
 from tacit.inverse.loop import Evidence
 from tacit.inverse.samples import Expert
 from tacit.policy import Interface
@@ -57,19 +57,11 @@ class OfTerms(loop.Method):
         both = mce_terms.both_phases(first, second, metrics, seen.expert)
         return forward, replace(seen, phase=both, tempted=second.rows), metrics
 
-    def probe(
-        self, env: VectorEnv, config: Config, state: State, expert: Expert, rng: np.random.Generator
-    ) -> tuple[State, Metrics]:
-        if not probes.is_due(config, state):
-            return state, {}
-        return probes.probe(env, config, state, self.cost_of(state, config), expert, int(rng.integers(2**31)))
-
     def nominal_rows(self, config: Config) -> int:
         return 2 * mce_terms.SEEKER_ROWS
 
     def iterations(self, config: Config) -> int:
         spent = mce_terms.nominal_steps(config) + mce_terms.tempted_steps(config)
-        spent += config.probes * probes.probe_steps(config)
         return 1 + max(0, -(-(config.total_steps - spent) // config.forward_steps))
 
     def step(self, config: Config, state: State, evidence: Evidence, rng: np.random.Generator) -> tuple[State, Metrics]:

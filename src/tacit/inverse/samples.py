@@ -253,9 +253,3 @@ def cost_metrics(cost: LearnedCost, inputs: Inputs, expert: Array, learner: Arra
         "dual/learner_cost": float(cost.of_rows(learner).mean()),
         "dual/clipped": inputs.clipped_share(learner),
     }
-
-
-def returns_of(rollouts: Sequence[Rollout], horizon: int) -> float:
-    """Mean return of an episode, from pieces of episodes: mean reward of a step times mean length (renewal reward)."""
-    steps, ends = sum(map(len, rollouts)), sum(int(rollout.done.sum()) for rollout in rollouts)
-    return float(np.mean([rollout.rew.mean() for rollout in rollouts]) * min(horizon, steps / max(1, ends)))

@@ -200,11 +200,6 @@ class MceSettingsTerms(TypedDict, total=False):
     tempted_steps: Annotated[int, 49152]
     """Environment steps of the tempted clone: cloned from the demonstrations, then trained on the reward alone. At most
     a tenth of a run; the bootstrap takes at most a fifth."""
-    probes: Annotated[int, 0]
-    """Number of fresh agents that are trained from nothing against the present cost, to show what it leaves open. They
-    are trained after half of the run; 0: none."""
-    probe_steps: Annotated[int, 98304]
-    """Environment steps of each probe, out of those of the run. At most a fifth of a run."""
 
 
 class MceSettingsNetwork(TypedDict, total=False):
@@ -551,7 +546,7 @@ UNUSED: dict[str, Unused] = {
                 "squash",
                 "input_clip",
             ),
-            "network": ("tempted_steps", "probes", "probe_steps"),
+            "network": ("tempted_steps",),
         }
     }
 }
