@@ -118,25 +118,6 @@ def test_noise_is_bounded_at_the_end_only():
     np.testing.assert_allclose(np.log(deviations[4:]), [-0.5, -1.0, -1.5, -2.0 - ppo.QUIET], atol=1e-3)
 
 
-@pytest.mark.parametrize(("log_std", "expected"), [(-3.0, -1.0), (-0.4, -0.4)])
-def test_noise_keeps_near_its_bound(log_std, expected):
-    """With lr_decay_start 0.5 the bound is 0 in the first half, and then -0.5, -1, -1.5, -2 and at last -2 - QUIET."""
-    config = dataclasses.replace(
-        PLAIN, total_steps=2048, lr=1e-6, lr_decay_start=0.5, log_std_final=-2.0, log_std_gap=1.0
-    )
-    state = ppo.init(probes.Aim(N), config, 0)
-    actor = nets.Actor(state.params.actor.net, jnp.full_like(state.params.actor.log_std, log_std))
-    state, deviations = dataclasses.replace(state, params=nets.Params(actor, state.params.critics)), []
-    for _ in range(8):
-        state, metrics, _ = ppo.iterate(probes.Aim(N), config, state)
-        deviations.append(metrics["train/std"])
-    floor = [-1.0] * 4 + [-1.5, -2.0, -2.5]
-    bound = [0.0] * 4 + [-0.5, -1.0, -1.5]
-    learned = [min(max(expected, low), high) for low, high in zip(floor, bound, strict=True)]
-    # What the bound has lowered does not rise again; what the floor has raised stays raised.
-    np.testing.assert_allclose(np.log(deviations), [*learned, -2.0 - ppo.QUIET], atol=1e-2)
-
-
 def test_noise_of_the_whole_action_vector():
     env = collect.make_vec("tacit/Nav-v0", 4)
     first = [
@@ -171,8 +152,6 @@ def test_means_outside_of_the_box_are_pulled_back():
         ),
         ({"bound_coef": 0.1, "scale_actions": False}, "bound_coef needs scale_actions"),
         ({"log_std_final": 1.0}, "log_std_final .* cannot exceed"),
-        ({"log_std_gap": 1.0}, "log_std_gap needs log_std_final"),
-        ({"log_std_gap": -1.0, "log_std_final": -2.0}, "log_std_gap cannot be negative"),
     ],
 )
 def test_what_cannot_work_is_refused(setting, words):

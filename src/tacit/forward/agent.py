@@ -173,9 +173,6 @@ def check(config: Config, n_envs: int) -> None:
         raise UserError("bound_coef needs scale_actions, because it takes the action box for [-1, 1]")
     if config.log_std_final is not None and config.log_std_final > config.log_std_init:
         raise UserError(f"log_std_final ({config.log_std_final}) cannot exceed log_std_init ({config.log_std_init})")
-    check_ranges(config, ("log_std_gap",), 0)
-    if config.log_std_gap is not None and config.log_std_final is None:
-        raise UserError("log_std_gap needs log_std_final, because it is a distance from the bound that this gives")
     check_ranges(config, ("lr",), 0, open_low=True)
     check_ranges(config, ("gae_lambda",), 0, 1)
     check_ranges(config, ("gamma",), 0, 1, open_low=True)

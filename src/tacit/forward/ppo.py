@@ -93,10 +93,6 @@ class Config:
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
     lr_decay_start on, and the last update lowers it by 2: the final policy has hardly any noise, and keeps the
     distance from a limit that its noise needed in training. None: no bound."""
-    log_std_gap: float | None = None
-    """Largest distance of the log standard deviation below its bound, which is the initial value until lr_decay_start.
-    An agent that has found no better way loses its noise within some 100,000 steps, and then finds none. None: any
-    distance. Needs log_std_final; the last update lowers the noise all the same."""
     bound_coef: float = 0.0
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
@@ -125,12 +121,7 @@ class Config:
     """Number of cores for this training. With 2, two threads step the environments; and if target_kl is None, policy
     and critics learn at the same time. Two trainings with one thread each use two cores better."""
 
-    ADDED: ClassVar[Mapping[str, Any]] = {
-        "noise_of": "action",
-        "log_std_gap": None,
-        "bound_coef": 0.0,
-        "clip_gradients": "each",
-    }
+    ADDED: ClassVar[Mapping[str, Any]] = {"noise_of": "action", "bound_coef": 0.0, "clip_gradients": "each"}
     """Settings that were added later, for the names of runs; see `tacit.run.naming.History`."""
 
 
@@ -266,16 +257,13 @@ def _late(config: Config, steps: int) -> float:
 
 
 def _quietened(config: Config, actor: nets.Actor, state: State) -> nets.Actor:
-    """The policy with its noise bounded as log_std_final and log_std_gap ask for."""
+    """The policy with its noise bounded as log_std_final asks for."""
     if config.log_std_final is None or actor.log_std is None:
         return actor
     progress, first = _late(config, state.steps), agent.first_log_std(config, state.interface)
-    bound, log_std = first + (config.log_std_final - first) * progress, actor.log_std
-    if config.log_std_gap is not None:
-        log_std = jnp.maximum(log_std, bound - config.log_std_gap)
-    if progress > 0:
-        log_std = jnp.minimum(log_std, bound - QUIET if progress == 1.0 else bound)
-    return nets.Actor(actor.net, log_std)
+    bound = first + (config.log_std_final - first) * progress
+    bound -= QUIET if progress == 1.0 else 0.0
+    return nets.Actor(actor.net, jnp.minimum(actor.log_std, bound)) if progress > 0 else actor
 
 
 def _train_metrics(state: State, info: Mapping[str, Any], lr: float) -> Metrics:

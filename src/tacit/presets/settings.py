@@ -102,10 +102,6 @@ class PPO(TypedDict, total=False):
     """Upper bound of the log standard deviation at the end. The bound falls linearly from the initial one, from
     lr_decay_start on, and the last update lowers it by 2: the final policy has hardly any noise, and keeps the
     distance from a limit that its noise needed in training. None: no bound."""
-    log_std_gap: Annotated[float | None, None]
-    """Largest distance of the log standard deviation below its bound, which is the initial value until lr_decay_start.
-    An agent that has found no better way loses its noise within some 100,000 steps, and then finds none. None: any
-    distance. Needs log_std_final; the last update lowers the noise all the same."""
     bound_coef: Annotated[float, 0.0]
     """Weight, in the loss, of the squared distance of a Gaussian policy's mean from the action box. Far outside of the
     box all actions are clipped to the same one, and the agent stops exploring. Needs scale_actions."""
