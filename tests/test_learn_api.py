@@ -79,6 +79,13 @@ def test_importing_tacit_loads_none_of_it():
     assert done.stdout.startswith("False <function learn")
 
 
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['jax'] = None; import tacit; tacit.learn('tacit/Nav-v0')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("mce needs it: pip install '.[deep]' in a clone")
+
+
 def test_help_says_where_demonstrations_come_from_and_shows_deep_examples(capsys):
     from tacit.cli import main
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from tacit import presets
 from tacit.envs.registry import import_named
-from tacit.errors import UserError, did_you_mean
+from tacit.errors import UserError, did_you_mean, extra_of, install_command
 from tacit.run.naming import UNCHANGED, History, Unused
 
 if TYPE_CHECKING:
@@ -62,7 +62,13 @@ class Algorithm:
     def load(self) -> Any:
         """The object with `Config` and `train`."""
         module, _, attribute = self.target.partition(":")
-        return _method(import_module(module), attribute, self.target) if attribute else import_module(module)
+        try:
+            imported = import_module(module)
+        except ModuleNotFoundError as error:
+            if (extra := extra_of(error)) is not None and not hasattr(error, "__notes__"):
+                error.add_note(f"{self.name} needs it: {install_command(extra)}")
+            raise
+        return _method(imported, attribute, self.target) if attribute else imported
 
     @property
     def history(self) -> History:

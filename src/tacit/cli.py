@@ -16,7 +16,7 @@ import warnings
 from importlib import import_module
 
 from tacit import startup
-from tacit.errors import RunFailed, UserError, install_command
+from tacit.errors import RunFailed, UserError, extra_of, install_command
 from tacit.run import log, terminal
 
 VERBS = {
@@ -41,18 +41,6 @@ VERBS = {
     "report": "write one HTML page about one or more runs",
     "export": "take a policy and a cost to ONNX, torch or Stable-Baselines3",
     "doctor": "check this installation: versions, threads, and what is missing",
-}
-
-# Which extra brings a module that the core does without.
-EXTRAS = {
-    **dict.fromkeys(("jax", "optax", "equinox"), "deep"),
-    **dict.fromkeys(("mujoco", "imageio"), "robots"),
-    **dict.fromkeys(("torch", "stable_baselines3"), "sb3"),
-    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
-    **dict.fromkeys(("minari", "h5py"), "minari"),
-    "tensorboardX": "tensorboard",
-    "wandb": "wandb",
-    "ray": "ray",
 }
 
 
@@ -85,7 +73,7 @@ def _run(args: list[str]) -> int:
             _say(f"failed: {error}", error)
             return 1
         except ModuleNotFoundError as error:
-            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            extra = extra_of(error)
             if extra is None:
                 raise
             _say(f"error: this needs {error.name}, which is not installed: {install_command(extra)}")

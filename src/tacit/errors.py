@@ -11,6 +11,24 @@ DISTRIBUTION = "tacit-icrl"
 """The name for pip. On the package index, `tacit` is another project; the import is `tacit` all the same."""
 
 
+EXTRAS = {
+    **dict.fromkeys(("jax", "optax", "equinox"), "deep"),
+    **dict.fromkeys(("mujoco", "imageio"), "robots"),
+    **dict.fromkeys(("torch", "stable_baselines3"), "sb3"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
+    **dict.fromkeys(("minari", "h5py"), "minari"),
+    "tensorboardX": "tensorboard",
+    "wandb": "wandb",
+    "ray": "ray",
+}
+"""Which extra brings a module that the core does without."""
+
+
+def extra_of(error: ModuleNotFoundError) -> str | None:
+    """The extra that brings the missing module, if there is one."""
+    return EXTRAS.get((error.name or "").partition(".")[0])
+
+
 def install_command(extra: str) -> str:
     """How to get an optional dependency group. Tacit is not on the package index yet."""
     return f"pip install '.[{extra}]' in a clone of Tacit, or pip install 'FILE.whl[{extra}]' with its wheel"

@@ -151,6 +151,8 @@ def test_demonstrations_know_how_their_environment_was_made(tank: str, capsys: p
     assert "did you mean 'gain'?" in capsys.readouterr().err
     assert main(["learn", "bc", "my_plant:Tonk-v0", "--demos", "gain-0.1.npz"]) == 2
     assert "there is no environment 'Tonk-v0'" in capsys.readouterr().err
+    with pytest.raises(UserError, match="did you mean 'tacit/Nav-v0'"):
+        making.find_spec("nav")
 
 
 def test_what_gymnasium_adds_is_no_option(tank: str) -> None:

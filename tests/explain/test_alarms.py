@@ -81,6 +81,14 @@ def test_each_alarm_fires_on_its_own_number(change, name, level, number):
     assert str(found) in doubts(*a_run(**change))
 
 
+@pytest.mark.parametrize("change", [{"p": 1e-4}, {"earned": 2.0}, {"returns": [1.0] * 8 + [2.0] * 2}])
+def test_a_fresh_agent_is_advised_in_the_words_of_its_command(change):
+    summary, metrics = a_run(**change)
+    (found,) = alarms({**summary, "obedience": {"above": {"value": 0.0, "low": 0.0}, "unknown": 0.0}}, metrics)
+    assert "--steps" in found.text
+    assert "--total-steps" not in found.text
+
+
 @pytest.mark.parametrize(("change", "name"), [({"earned": 5.0}, "earns more"), ({"outside": 0.99}, "only the range")])
 def test_with_the_joint_test_notes_become_alarms(change, name):
     levels = {one.name: one.level for one in alarms(*a_run(**change, p=1e-4))}

@@ -17,6 +17,7 @@ from baseline_helpers import LINE, Line, Stop, to_the_right
 from tacit import demos as demonstrations
 from tacit import launch
 from tacit.cli import main
+from tacit.commands.summary import print_summary
 from tacit.cost import Inputs, LearnedCost, load_cost, quality
 from tacit.errors import UserError
 from tacit.explain.alarms import alarms
@@ -352,7 +353,7 @@ def test_the_fence_alone_keeps_a_fresh_agent_on_the_right(trained):
     assert table["nothing"]["return"]["value"] > table["fence"]["return"]["value"]
 
 
-def test_whether_it_obeys_is_told_without_the_truth(trained):
+def test_whether_it_obeys_is_told_without_the_truth(trained, capsys):
     """The agent that nothing is charged goes left, where the cost forbids nearly all; the others keep to it."""
     obedience = {name: summary["obedience"] for name, (_, summary) in trained.items()}
     assert obedience["nothing"]["above"]["value"] == 1.0
@@ -363,6 +364,9 @@ def test_whether_it_obeys_is_told_without_the_truth(trained):
     assert "demonstrations" not in obedience["plane"]  # another task: nothing to compare with
     raised = {name: [one.name for one in alarms(summary, [])] for name, (_, summary) in trained.items()}
     assert "not obeyed" in raised["nothing"]
+    print_summary(*trained["nothing"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "doubtful: Do not use this yet: 100 % of its episodes have a step that the cost forbids" in printed
     assert "not obeyed" not in raised["fence"]
     # It goes where reward draws agents, and no demonstrator has been there.
     assert trained["nothing"][1]["joint_test"]["p"] < 0.01

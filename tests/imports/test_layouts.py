@@ -237,10 +237,13 @@ def test_a_table_for_an_environment_that_cannot_be_replayed(cli: Any) -> None:
 
 def test_a_table_without_known_names(nav: Demonstrations) -> None:
     foreign.table(Path("a.csv"), nav)
-    with pytest.raises(UserError, match="--columns observations="):
+    with pytest.raises(UserError, match=r"--columns observations=.*With --env ENV"):
         imports.read("a.csv")
     chosen = {"observations": "x,y,vx,vy,goal_dx,goal_dy"}
     same(imports.read("a.csv", columns=chosen, terminated="all"), nav)
+    Path("b.csv").write_text(Path("a.csv").read_text().replace("action_0,action_1", "push,turn", 1))
+    with pytest.raises(UserError, match=r"--columns actions=push,turn$"):
+        imports.read("b.csv", "tacit/Nav-v0")
 
 
 def test_parquet(nav: Demonstrations) -> None:

@@ -767,7 +767,7 @@ def test_fresh_agents_of_every_method_stand_beside_the_controls():
     fresh = EXPERIMENTS["fresh"]
     jobs = {(job.label, job.seed): job for job in fresh.jobs([0, 3])}
     assert {"Nav, disc", "SlowZone", "Reactor", "Swimmer"} <= set(fresh.groups)
-    for row, charge in (("mce", "excess"), ("mce, set", "set"), ("vicrl, price", "price")):
+    for row, charge in (("mce", "soft"), ("mce, set", "set"), ("vicrl, price", "price")):
         job = jobs[f"Reactor: {row}", 1000]
         assert (job.algo, job.settings["charge"]) == ("retrain", charge)
     assert [jobs[f"Reactor: {row}", 0].algo for row in ("rcpo", "ppo", "box")] == ["rcpo", "ppo", "box"]

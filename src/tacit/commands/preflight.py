@@ -93,5 +93,5 @@ def show(result: Preflight) -> None:
         print_table(table)
     rest = len(result.differences) - len(rows)
     same = sum(difference.p > SIGNIFICANT for difference in result.differences)
-    differ = "does not differ" if same == 1 else "do not differ"
-    print(f"{same} of {len(result.differences)} features {differ}" + (f"; {rest} are not listed" if rest else ""))
+    words = f"{same} of {len(result.differences)} features {'does not differ' if same == 1 else 'do not differ'}"
+    print((words if same else "every feature differs") + (f"; {rest} are not listed" if rest else ""))

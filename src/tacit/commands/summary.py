@@ -63,6 +63,8 @@ def print_summary(run: Run, written: Record) -> None:
         print_certificate(run.read("certificate.json"))
     elif summary.get("statement"):
         print(summary["statement"])
+    if "obedience" in summary:
+        print_lines(doubtful(summary, run.metrics(), explanation))
     plain = {key: value for key, value in summary.items() if isinstance(value, str | int | float)}
     if not summary.get("statement"):
         print("\n".join(f"{key}: {value}" for key, value in plain.items()))
@@ -135,9 +137,19 @@ def print_detection(detection: Mapping[str, Detection]) -> None:
 
 def print_findings(summary: Summary, metrics: Sequence[Record], explanation: object = None) -> None:
     """Print the learned constraint in words, reasons for doubt, and where the time went."""
-    doubts = [f"doubtful: {text}" for text in findings.doubts(summary, metrics, explanation)]
-    lines = [*findings.learned(summary, explanation), *doubts, findings.time_words(summary)]
-    Console(highlight=False, markup=False).print("\n".join(line.replace("**", "") for line in lines if line))
+    doubts = doubtful(summary, metrics, explanation)
+    print_lines([*findings.learned(summary, explanation), *doubts, findings.time_words(summary)])
+
+
+def doubtful(summary: Summary, metrics: Sequence[Record], explanation: object = None) -> list[str]:
+    """Reasons for doubt, one line each."""
+    return [f"doubtful: {text}" for text in findings.doubts(summary, metrics, explanation)]
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines that are not empty, without the marks of bold type."""
+    if kept := [line.replace("**", "") for line in lines if line]:
+        Console(highlight=False, markup=False).print("\n".join(kept))
 
 
 def print_certificate(certificate: Record) -> None:

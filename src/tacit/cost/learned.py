@@ -374,6 +374,9 @@ def load_cost(source: str | os.PathLike[str] | Run, which: str = "cost") -> Lear
         if not disk.exists(file):
             there = [f.stem for f in disk.listed(path / "model", "*.safetensors")]
             hint = f"its models are {', '.join(there)}" if there else "is it a finished run?"
+            if "frozen" in there:
+                source = storage.load_arrays(path / "model" / "frozen.safetensors")[1].get("frozen", {}).get("run")
+                hint = f"it trained an agent on the frozen cost of {source}: name that run"
             raise UserError(f"{path} has no {which} (model/{which}.safetensors): {hint}")
         path = file
     arrays, card = storage.load_arrays(path)

@@ -72,7 +72,7 @@ def check(
     always = evidence.shortness(demos, can.horizon)
     with quiet():
         stepper = find_stepper(env)
-        why = "its state cannot be set"
+        why = "its state cannot be set (it would need get_state and set_state)"
         if stepper is not None and stepper.own_error <= KNOWN_DYNAMICS:
             replay = _Replay(demos, stepper, every, seed)
             if len(replay.random):

@@ -217,7 +217,10 @@ def find_spec(env_id: str, *, here: bool = False) -> gym.envs.registration.EnvSp
             "or register the environment (gymnasium.register) and learn with its id"
         )
     if name not in gym.registry:
-        close = difflib.get_close_matches(name, [*gym.registry], n=1, cutoff=0.5)
+        ours = [known for known in gym.registry if known.startswith("tacit/")]
+        short = {known.removeprefix("tacit/").rpartition("-v")[0].lower(): known for known in ours}
+        close = [short[name.lower()]] if name.lower() in short else []
+        close = close or difflib.get_close_matches(name, [*gym.registry], n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}?" if close else "`tacit envs` lists ours"
         if module:
             hint = f"importing {module} does not register it (gymnasium.register(id={name!r}, ...)); {hint}"

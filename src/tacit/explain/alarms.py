@@ -61,16 +61,17 @@ def alarms(summary: Summary, metrics: Sequence[Record], others: Sequence[Summary
     demos = table.get("demonstrations", {})
     if all(as_mapping(demos.get("return")).get(key) == 0 for key in ("value", "se")):
         demos = {}  # logs without rewards: what their demonstrators earn is not known
+    more = "--steps" if "obedience" in summary else "--total-steps"  # as the command calls it: `retrain` or `learn`
     strange = _joint(summary)
     raised = [
         *_evidence(summary, last),
         *_options(summary),
         *_competence(first, demos),
-        *_convergence(metrics, demos),
+        *_convergence(metrics, demos, more),
         *_obedience(summary),
         *_held_out(summary, last),
         *strange,
-        *_income(table.get("learned", {}), demos, strange=bool(strange)),
+        *_income(table.get("learned", {}), demos, more, strange=bool(strange)),
         *_box(summary, strange=bool(strange)),
         *_names(summary, others, strange=bool(strange)),
     ]
@@ -112,7 +113,7 @@ def _competence(first: Record, demos: Record) -> list[Alarm]:
     return [Alarm("alarm", "beginners", text + "--tempted-steps and --total-steps.")]
 
 
-def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
+def _convergence(metrics: Sequence[Record], demos: Record, more: str) -> list[Alarm]:
     def mean(name: str, part: Sequence[Record]) -> float | None:
         values = [float(m[name]) for m in part if is_number(m.get(name))]
         return float(np.mean(values)) if values else None
@@ -120,16 +121,14 @@ def _convergence(metrics: Sequence[Record], demos: Record) -> list[Alarm]:
     ours, theirs = (mean(name, metrics[-3:]) or 0.0 for name in ("dual/learner_above", "dual/expert_above"))
     if ours > theirs + STILL_ABOVE:
         text = f"{percent(ours)} of the last learner's steps are above the cost's threshold, but only "
-        text += (
-            f"{percent(theirs)} of the demonstrated ones. It needs more steps, or cannot obey. Use more --total-steps."
-        )
+        text += f"{percent(theirs)} of the demonstrated ones. It needs more steps, or cannot obey. Use more {more}."
         return [Alarm("alarm", "not converged", text)]
     fifth, income = max(1, len(metrics) // 5), value_of(demos.get("return"))
     before, after = (mean("rollout/ep_rew_mean", part) for part in (metrics[-2 * fifth : -fifth], metrics[-fifth:]))
     if before is None or after is None or income is None or after - before <= STILL_RISING * abs(income):
         return []
     text = f"the return of the policy still rises, from {figures(before)} to {figures(after)} in the last fifth of "
-    return [Alarm("alarm", "not converged", text + "training. Use more --total-steps.")]
+    return [Alarm("alarm", "not converged", text + f"training. Use more {more}.")]
 
 
 def _obedience(summary: Summary) -> list[Alarm]:
@@ -174,8 +173,12 @@ def _joint(summary: Summary) -> list[Alarm]:
     text = f"{percent(ours)} of the learned policy's episodes go where agents without constraint go and "
     text += f"demonstrators do not, {percent(theirs)} of held-out demonstrations (AUROC {figures(value)}, "
     text += f"at least {figures(least)}). For example, {box_in_words(test)}. The cost may miss what "
-    text += "demonstrators avoid, or the policy does not keep to it. Watch a film. Name the inputs that can matter "
-    return [Alarm("alarm", "joint test", text + "(--inputs), or use more demonstrations or --total-steps.")]
+    text += "demonstrators avoid, or the policy does not keep to it. Watch a film. "
+    if "obedience" in summary:
+        text += "Use more --steps. If that does not help, learn another cost, from more demonstrations or with the "
+        return [Alarm("alarm", "joint test", text + "inputs that can matter (--inputs).")]
+    text += "Name the inputs that can matter (--inputs), or use more demonstrations or --total-steps."
+    return [Alarm("alarm", "joint test", text)]
 
 
 def box_in_words(test: Record) -> str:
@@ -205,14 +208,14 @@ def _names(summary: Summary, others: Sequence[Summary], strange: bool) -> list[A
     return [Alarm("alarm" if strange else "note", "names differ between seeds", text)]
 
 
-def _income(learned: Record, demos: Record, strange: bool) -> list[Alarm]:
+def _income(learned: Record, demos: Record, more: str, strange: bool) -> list[Alarm]:
     ours, theirs = as_mapping(learned.get("discounted_return")), value_of(demos.get("discounted_return"))
     if theirs is None or not is_number(ours.get("low")) or not is_number(ours.get("high")):
         return []
     if ours["high"] < theirs - LOST * abs(theirs):
         text = f"the learned policy earns {figures(ours['value'])} (discounted), the demonstrators {figures(theirs)}. "
         text += "The cost forbids what they do, or training has not converged. Look at the pictures of `tacit "
-        text += "explain`, and use more --total-steps."
+        text += f"explain`, and use more {more}."
         return [Alarm("alarm", "earns less", text)]
     if ours["low"] > theirs + GAINED * abs(theirs):
         text = f"{'the' if strange else 'The'} learned policy earns {figures(ours['value'])} (discounted), the "

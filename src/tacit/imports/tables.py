@@ -22,6 +22,8 @@ WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 Names = dict[str, list[str]]
 """{role: names of its columns}, "left out" among them."""
 MISSING = ("", "nan", "na", "none", "null")
+MOST_ACTIONS = 4
+"""Columns that a message proposes as actions, because nothing else is left."""
 
 
 def read_table(path: str, chosen: Mapping[str, str], features: Sequence[str] | None) -> tuple[dict[str, Any], Names]:
@@ -124,10 +126,15 @@ def _grouped(
         free = [name for name in names.get("left out", []) if plain(name) not in IGNORED] or list(arrays)
         half = max(1, len(free) // 2)
         example = f"observations={','.join(free[:half])} actions={','.join(free[half:] or free[-1:])}"
-        example = f"actions={free[-1]}" if lacking == "actions" else example
+        more = ""
+        if lacking == "actions":
+            # Beside the names of an environment, what is left over is likely to be the action.
+            example = f"actions={','.join(free[-1:] if features is None or len(free) > MOST_ACTIONS else free)}"
+        elif features is None:
+            more = ". With --env ENV, columns with that environment's own names are found"
         raise UserError(
             f"{path} does not say which columns are its {lacking}; it has {listed(arrays, 20)}. "
-            f"Say which, for instance --columns {example}"
+            f"Say which, for instance --columns {example}{more}"
         )
     result: dict[str, Any] = {}
     for role, group in names.items():

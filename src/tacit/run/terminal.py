@@ -118,7 +118,8 @@ def _plain(label: str, total: int | None, write: Callable[[str], None]) -> Itera
         seconds = time.monotonic() - started
         of = f"/{total}" if total else ""
         left = f", {seconds / count * (total - count):.0f} s left" if total and 0 < count < total else ""
-        write(f"{label} {count}{of} {text} ({seconds:.1f} s{left})".replace("  ", " "))
+        unit = " iterations:" if label.endswith(":") and not total else ""  # what follows a colon has no name yet
+        write(f"{label} {count}{of}{unit} {text} ({seconds:.1f} s{left})".replace("  ", " "))
         printed = count
 
     def update(message: str, advance: int = 1) -> None:
