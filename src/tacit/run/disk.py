@@ -127,8 +127,9 @@ def _place(path: AnyPath, *, make: bool = False) -> Iterator[_Place]:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=descriptor)
             inner = _inner_folder(up, name, descriptor)
-            os.close(descriptor)
-            descriptor = inner
+            # In this order: a Ctrl-C in between leaves one open, and none is closed twice.
+            outer, descriptor = descriptor, inner
+            os.close(outer)
         yield _Place(path, descriptor, True)
     finally:
         os.close(descriptor)
@@ -180,7 +181,8 @@ def _opened(place: _Place, flags: int, mode: str) -> BinaryIO:
             os.set_blocking(descriptor, True)
         return os.fdopen(descriptor, mode)  # type: ignore[return-value]
     except BaseException:
-        os.close(descriptor)
+        with suppress(OSError):  # a Ctrl-C may come when the file has taken the descriptor, and closed it
+            os.close(descriptor)
         raise
 
 
